@@ -1,0 +1,78 @@
+# Works on a fresh clone that has only make and Python 3.11-3.13: every target first brings .venv up to date.
+#
+#   PYTHON=python3.12 make test               choose the interpreter of a new .venv
+#   EXTRAS=notebooks,test,cuda make env       add the CUDA build of JAX
+#   make refresh NB=notebooks/01_*.ipynb      only these notebooks (also for `make notebooks`)
+
+PYTHON ?=
+EXTRAS ?= notebooks,test
+NB ?=
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+STAMP := $(VENV)/.installed-$(EXTRAS)
+SMOKE := $(or $(MILB_HOME),.)/runs/notebooks/smoke
+
+.DEFAULT_GOAL := help
+.PHONY: help env check test nbval notebooks refresh study figures lab bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+env: $(STAMP)  ## create .venv and install milb into it, unless that is done
+
+check: env  ## ruff and the fast tests (under a minute)
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m pytest -q -m "not slow"
+
+test: env  ## all tests, then smoke copies of all notebooks
+	$(RUN) -m pytest
+	rm -rf $(SMOKE)
+	$(RUN) -m milb.notebooks run smoke
+	$(RUN) -m pytest --nbval-lax $(SMOKE)
+
+nbval: env  ## the committed notebooks, executed at demo scale
+	$(RUN) -m pytest --nbval-lax notebooks
+
+notebooks: env  ## run all notebooks at demo scale into runs/notebooks/
+	$(RUN) -m milb.notebooks run demo $(NB)
+
+refresh: env  ## execute the committed notebooks in place
+	$(RUN) -m milb.notebooks refresh $(NB)
+
+study: env  ## all runs behind the figures
+	@echo "make study comes later"
+
+figures: env  ## draw figures/ from figures/data/
+	$(RUN) -m milb.plots
+
+lab: env  ## open the notebooks in JupyterLab
+	$(RUN) -m jupyter lab notebooks
+
+bench: env  ## time the main kernels on this machine
+	@if [ -f tests/bench/run.py ]; then $(RUN) tests/bench/run.py; else echo "make bench comes later"; fi
+
+clean:  ## remove .venv and all caches; results in runs/ stay
+	rm -rf $(VENV) build dist *.egg-info .hypothesis .pytest_cache .ruff_cache
+	find milb tests notebooks -name __pycache__ -prune -exec rm -rf {} + -o -name .ipynb_checkpoints -prune -exec rm -rf {} +
+
+CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python)
+IS_SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+
+$(STAMP): pyproject.toml
+	@if ! $(RUN) -m pip --version >/dev/null 2>&1; then \
+	  for python in $(CANDIDATES) none; do \
+	    if $$python -c '$(IS_SUPPORTED)' 2>/dev/null; then break; fi; \
+	  done; \
+	  if [ $$python = none ]; then \
+	    echo "milb needs Python 3.11, 3.12 or 3.13. Tried: $(CANDIDATES)." >&2; \
+	    echo "Install one of these, or say where it is: PYTHON=... make $(MAKECMDGOALS)" >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "Creating $(VENV) with $$($$python --version)"; \
+	  $$python -m venv --clear $(VENV); \
+	fi
+	@echo "Installing milb with the extras $(EXTRAS) into $(VENV); the first time this takes a few minutes"
+	@$(RUN) -m pip install --quiet -e '.[$(EXTRAS)]'
+	@touch $@

@@ -1,0 +1,7 @@
+"""milb: active learning where outputs come in several modes, by a lower bound on mutual information."""
+
+from milb.devices import use_cpu_cores
+from milb.mixture import Mixture
+
+__version__ = "0.1.0"
+__all__ = ["Mixture", "use_cpu_cores"]

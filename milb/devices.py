@@ -1,0 +1,70 @@
+"""Which devices JAX computes on, and with which versions of what."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+
+import jax
+
+_SINGLE_THREADED = "--xla_cpu_multi_thread_eigen=false"
+
+
+def use_cpu_cores(n: int | None = None) -> None:
+    """Make n single-threaded CPU devices, so that members and pool points spread over the cores.
+
+    JAX's element-wise work runs on one thread of a CPU device, so one device a core nearly doubles the speed of
+    training on two cores. Call it before any JAX operation; without it everything works, on one device.
+
+    Args:
+        n: devices to make; None takes one for every core this process may use.
+
+    Raises:
+        ValueError: n is not a positive integer.
+        RuntimeError: JAX is already running with another number of CPU devices. (Already so: nothing happens.)
+    """
+    if n is None:
+        n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"n must be a positive integer or None, got {n!r}")
+    if jax.config.jax_num_cpu_devices == n and _SINGLE_THREADED in os.environ.get("XLA_FLAGS", ""):
+        return
+    try:
+        jax.config.update("jax_num_cpu_devices", n)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"use_cpu_cores({n}) came after the first JAX operation, which started JAX with "
+            f"{jax.local_device_count('cpu')} CPU device(s); call it first, or restart the kernel"
+        ) from error
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_SINGLE_THREADED}".strip()
+
+
+def cpu() -> jax.Device:
+    """The first CPU device: benchmark instances are always made on it, whatever the default backend."""
+    return jax.local_devices(backend="cpu")[0]
+
+
+def describe() -> str:
+    """One line: the devices JAX computes on by default."""
+    devices = jax.devices()
+    kind = devices[0].device_kind if devices[0].platform != "cpu" else f"{platform.machine()} CPU"
+    return f"{len(devices)} x {kind} ({devices[0].platform})"
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that results depend on."""
+    packages = ("milb", "jax", "jaxlib", "flax", "optax", "numpy")
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in packages}
+
+
+def version_stamp() -> str:
+    """One line of devices and versions, the last line of every notebook."""
+    return describe() + ", " + ", ".join(f"{name} {version}" for name, version in versions().items())
+
+
+def mesh_for(n: int) -> jax.sharding.Mesh:
+    """A mesh "devices" of as many default devices as divide n items evenly (all of them, or fewer, or one)."""
+    size = max(d for d in range(1, jax.device_count() + 1) if n % d == 0)
+    axis_types = (jax.sharding.AxisType.Auto,)
+    return jax.make_mesh((size,), ("devices",), axis_types=axis_types, devices=jax.devices()[:size])

@@ -1,0 +1,179 @@
+"""The active-learning loop: train, evaluate, score the pool, pick, label, again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import Array, Float, Int
+from tqdm.auto import tqdm
+
+from milb import strategy as strategies
+from milb.mdn import Ensemble
+from milb.mixture import PRNGKey
+from milb.protocol import Protocol
+from milb.strategy import Pool, Proposal, Scored, Strategy
+from milb.training import fit_buffer, negative_log_likelihood
+
+TRAINING, SELECTION = 0, 1  # folded into the root key: neither stream depends on the strategy
+
+
+@dataclass(frozen=True)
+class Run:
+    """An active-learning run and what it was made with.
+
+    Attributes:
+        problem, strategy, seed, training_seed, protocol: what `run` was called with, names where there are any.
+        history: one row for every model trained, the last after the last labels came in. Columns: round; n, labels
+            it was trained on; nll_mean, nll_median, nll_q10, nll_q90, of the negative log-likelihood over test points
+            (nats, raw units); score_min, score_median, score_max over the pool and score_picked, the lowest picked;
+            saturated_share, of pool points whose MI-LB is within 0.01 nat of its maximum (NaN for other scores);
+            train_seconds, score_seconds (the first round's include compilation).
+        picks: (n_rounds, n_query), dataset indices in the order they were picked.
+        ensemble: the last model.
+        test_nll: (n_test,), its negative log-likelihood at each test point.
+    """
+
+    problem: str
+    strategy: str
+    seed: int
+    training_seed: int
+    protocol: Protocol
+    history: pd.DataFrame
+    picks: Int[np.ndarray, "rounds k"]
+    ensemble: Ensemble
+    test_nll: Float[np.ndarray, "n_test"]
+
+
+class _Data(NamedTuple):
+    x: Array
+    y: Array
+    test_x: Array
+    test_y: Array
+
+
+def run(
+    problem: Any,
+    strategy: str | Strategy,
+    seed: int,
+    protocol: Protocol,
+    progress: bool = True,
+    training_seed: int | None = None,
+) -> Run:
+    """Run active learning on a problem and record how the test error falls.
+
+    Every round trains an ensemble from scratch on the labels so far, evaluates it on the test set, and lets the
+    strategy pick `protocol.n_query` of the points not labelled yet. A model is trained after the last labels too.
+
+    Args:
+        problem: of `milb.problems.PROBLEMS`, or anything with `name` and `dataset(seed, n_pool, n_test, n_initial)`.
+        strategy: a name in `milb.strategy.STRATEGIES`, or a function with a strategy's signature.
+        seed: of the dataset.
+        protocol: sizes and settings, e.g. `problem.protocol("demo")`.
+        progress: show a progress bar, which leaves nothing behind.
+        training_seed: of network training and selection; None takes `seed`. A round's training depends on it and on
+            the round only, so all strategies of a seed start from the same model.
+
+    Returns:
+        The Run, with its history as a table.
+
+    Raises:
+        ValueError: unknown strategy, or a seed out of range.
+        TypeError: the problem has no dataset, or the protocol is none.
+        FloatingPointError: a score of a point that may be picked is NaN or infinite.
+    """
+    if not hasattr(problem, "dataset"):
+        raise TypeError(f"problem must be one of milb.problems.PROBLEMS' values or have a dataset, got {problem!r}")
+    if not isinstance(protocol, Protocol):
+        raise TypeError(f"protocol must be a Protocol such as problem.protocol('demo'), got {protocol!r}")
+    chosen = strategies.get(strategy)
+    name = strategy if isinstance(strategy, str) else getattr(strategy, "__name__", type(strategy).__name__)
+    training_seed = seed if training_seed is None else training_seed
+    dataset = problem.dataset(seed, protocol.n_pool, protocol.n_test, protocol.n_initial)
+    data = _Data(*(jnp.asarray(array) for array in dataset))
+    root = jax.random.key(training_seed)
+
+    rows = np.zeros(protocol.n_final, np.int32)
+    rows[: protocol.n_initial] = np.arange(protocol.n_initial)
+    records: list[dict[str, float]] = []
+    picks = np.zeros((protocol.n_rounds, protocol.n_query), np.int32)
+    bar = tqdm(range(protocol.n_rounds + 1), f"{problem.name} {name} seed {seed}", disable=not progress, leave=False)
+    for round_index in bar:
+        n = protocol.n_initial + round_index * protocol.n_query
+        started = time.perf_counter()
+        training_key = _key(root, TRAINING, round_index)
+        ensemble, test_nll = jax.block_until_ready(_train_round(training_key, data, rows, n, protocol))
+        record = {"round": round_index, "n": n, **_nll_statistics(np.asarray(test_nll))}
+        record["train_seconds"] = time.perf_counter() - started
+        if round_index < protocol.n_rounds:
+            started = time.perf_counter()
+            selection_key = _key(root, SELECTION, round_index)
+            proposal = _propose_round(selection_key, ensemble, data.x, rows, n, chosen, protocol)
+            picked = np.asarray(proposal.indices)
+            record |= _score_statistics(proposal, ensemble, chosen, rows[:n], name, round_index)
+            record["score_seconds"] = time.perf_counter() - started
+            rows[n : n + protocol.n_query] = picks[round_index] = picked
+        records.append(record)
+        bar.set_postfix(n=n, nll=f"{record['nll_mean']:.4g}")
+    history = pd.DataFrame(records)
+    return Run(problem.name, name, seed, training_seed, protocol, history, picks, ensemble, np.asarray(test_nll))
+
+
+def _key(root: PRNGKey, stream: int, round_index: int) -> PRNGKey:
+    return jax.random.fold_in(jax.random.fold_in(root, stream), round_index)
+
+
+@partial(jax.jit, static_argnames="protocol")
+def _train_round(key: PRNGKey, data: _Data, rows: Array, n: Array, protocol: Protocol) -> tuple[Ensemble, Array]:
+    ensemble = fit_buffer(key, data.x[rows], data.y[rows], n, protocol)
+    return ensemble, negative_log_likelihood(ensemble, data.test_x, data.test_y)
+
+
+@partial(jax.jit, static_argnames=("strategy", "protocol"))
+def _propose_round(
+    key: PRNGKey, ensemble: Ensemble, x: Array, rows: Array, n: Array, strategy: Strategy, protocol: Protocol
+) -> Proposal:
+    labelled = jnp.arange(len(rows)) < n
+    available = jnp.ones(len(x), bool).at[jnp.where(labelled, rows, len(x))].set(False, mode="drop")
+    pool = Pool(x, available, rows, n)
+    return strategies.propose(strategy, key, ensemble, pool, protocol.n_query, protocol)
+
+
+def _nll_statistics(nll: np.ndarray) -> dict[str, float]:
+    q10, median, q90 = np.quantile(nll, [0.1, 0.5, 0.9])
+    return {"nll_mean": float(nll.mean(dtype=np.float64)), "nll_median": median, "nll_q10": q10, "nll_q90": q90}
+
+
+def _score_statistics(
+    proposal: Proposal, ensemble: Ensemble, strategy: Strategy, labelled: np.ndarray, name: str, round_index: int
+) -> dict[str, float]:
+    if proposal.scores is None:
+        return {}
+    scores = np.asarray(proposal.scores)
+    available = np.ones(len(scores), bool)
+    available[labelled] = False
+    bad = np.flatnonzero(available & ~np.isfinite(scores))
+    if len(bad):
+        raise FloatingPointError(
+            f"strategy {name!r} scored {scores[bad[0]]} at dataset row {bad[0]} in round {round_index} "
+            f"({len(bad)} scores are not finite): the training has diverged or the strategy is wrong"
+        )
+    pool_scores = scores[available]
+    statistics = {
+        "score_min": float(pool_scores.min()),
+        "score_median": float(np.median(pool_scores)),
+        "score_max": float(pool_scores.max()),
+        "score_picked": float(scores[np.asarray(proposal.indices)].min()),
+    }
+    headroom: Callable | None = strategy.headroom if isinstance(strategy, Scored) else None
+    if headroom is not None:
+        below_maximum = np.asarray(headroom(jnp.asarray(pool_scores), ensemble))
+        statistics["saturated_share"] = float((below_maximum < strategies.SATURATED).mean())
+    return statistics

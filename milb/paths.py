@@ -1,0 +1,52 @@
+"""Where milb reads and writes, from any working folder.
+
+The root is, in this order: the environment variable `MILB_HOME`; the checkout, when milb runs out of one (an editable
+install); the current folder, when milb is installed as a plain package.
+"""
+
+import os
+from pathlib import Path
+
+from milb.protocol import check_scale
+
+
+def root() -> Path:
+    """The folder that holds `runs/` and `figures/`; looked up at every call, created by nobody here."""
+    home = os.environ.get("MILB_HOME")
+    if home:
+        return Path(home).expanduser().resolve()
+    checkout = Path(__file__).resolve().parents[1]
+    return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
+
+
+def runs() -> Path:
+    """Everything that running milb leaves behind: results, executed notebooks, their figures. Git ignores it."""
+    return root() / "runs"
+
+
+def figures(scale: str) -> Path:
+    """Where a notebook run at `scale` ("smoke", "demo" or "paper") puts its figures. Any other scale: ValueError."""
+    check_scale(scale)
+    return runs() / "figures" / scale
+
+
+def figures_data() -> Path:
+    """The committed tables behind the paper-scale figures."""
+    return root() / "figures" / "data"
+
+
+def writable(folder: Path) -> Path:
+    """Create `folder` with its parents and return it.
+
+    Raises PermissionError, with the way out in its message, when it cannot be created or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as reason:
+        raise PermissionError(f"cannot create {folder} ({reason.strerror}); {_WAY_OUT}") from reason
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"cannot write to {folder}; {_WAY_OUT}")
+    return folder
+
+
+_WAY_OUT = "set the environment variable MILB_HOME to a folder that you may write to"

@@ -1,0 +1,110 @@
+"""What a benchmark problem is: inputs to draw, labels to ask for, a dataset of a seed, a protocol of a scale."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from milb.devices import cpu
+from milb.mixture import PRNGKey
+from milb.protocol import Protocol, check_scale
+
+
+class Dataset(NamedTuple):
+    """Pool with the labels an oracle would give, initial labels in the first rows, and a test set; float32."""
+
+    x: Float[np.ndarray, "N dx"]
+    y: Float[np.ndarray, "N D"]
+    test_x: Float[np.ndarray, "T dx"]
+    test_y: Float[np.ndarray, "T D"]
+
+
+class Problem(ABC):
+    """A stochastic simulator y ~ p(y | x) with a distribution of inputs.
+
+    Attributes:
+        name: its key in `milb.problems.PROBLEMS`.
+        input_names, output_names: one name a column.
+        protocols: settings of a run for each of the scales "smoke", "demo" and "paper".
+    """
+
+    name: str
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    protocols: dict[str, Protocol]
+
+    @property
+    def n_inputs(self) -> int:
+        """Columns of x."""
+        return len(self.input_names)
+
+    @property
+    def n_outputs(self) -> int:
+        """D, columns of y."""
+        return len(self.output_names)
+
+    @abstractmethod
+    def sample(self, key: PRNGKey, n: int) -> Float[Array, "n dx"]:
+        """n inputs of the pool's distribution."""
+
+    @abstractmethod
+    def label(self, key: PRNGKey, x: ArrayLike) -> Float[Array, "n D"]:
+        """One draw of y at each row of x; ValueError when x is not (n, dx) or not finite."""
+
+    def log_prob(self, y: ArrayLike, x: ArrayLike) -> Float[Array, "n"] | None:
+        """log p(y | x) in nats where it is known, else None."""
+        return None
+
+    @abstractmethod
+    def _make_dataset(self, seed: int, n_pool: int, n_test: int, n_initial: int) -> Dataset:
+        """The dataset of a seed, from the exact random streams of the released experiments."""
+
+    def dataset(self, seed: int, n_pool: int = 50_000, n_test: int = 2_000, n_initial: int = 100) -> Dataset:
+        """The dataset of a seed, made on the CPU whatever the backend, and kept in memory.
+
+        Another n_pool or n_test is another instance, not a part of this one.
+
+        Args:
+            seed: a non-negative integer.
+            n_pool: rows of the pool, its first n_initial included.
+            n_test: rows of the test set.
+            n_initial: rows labelled from the start.
+
+        Raises:
+            ValueError: a number that is not an integer in range, or n_initial > n_pool.
+        """
+        numbers = {"seed": (seed, 0), "n_pool": (n_pool, 1), "n_test": (n_test, 1), "n_initial": (n_initial, 1)}
+        for name, (value, least) in numbers.items():
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+        if n_initial > n_pool:
+            raise ValueError(f"n_initial = {n_initial} rows do not fit in n_pool = {n_pool}")
+        return _cached_dataset(self, int(seed), int(n_pool), int(n_test), int(n_initial))
+
+    def protocol(self, scale: str) -> Protocol:
+        """The settings of a run; ValueError unless scale is "smoke", "demo" or "paper"."""
+        check_scale(scale)
+        return self.protocols[scale]
+
+    def _checked_inputs(self, x: ArrayLike) -> Float[np.ndarray, "n dx"]:
+        x = np.asarray(x, np.float32)
+        if x.ndim != 2 or x.shape[1] != self.n_inputs:
+            raise ValueError(f"x must have shape (n, {self.n_inputs}): {', '.join(self.input_names)}; got {x.shape}")
+        if not np.isfinite(x).all():
+            raise ValueError(f"x must be finite; row {np.argwhere(~np.isfinite(x))[0][0]} is not")
+        return x
+
+
+@lru_cache(maxsize=4)
+def _cached_dataset(problem: Problem, seed: int, n_pool: int, n_test: int, n_initial: int) -> Dataset:
+    with jax.default_device(cpu()):
+        dataset = problem._make_dataset(seed, n_pool, n_test, n_initial)
+    arrays = [np.asarray(array) for array in dataset]
+    for array in arrays:
+        array.flags.writeable = False  # the cache hands the same arrays to everybody
+    return Dataset(*arrays)

@@ -1,0 +1,108 @@
+"""The settings of an active-learning run, in one flat record."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+Settings = TypeVar("Settings", bound="Options")
+SCALES = ("smoke", "demo", "paper")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a strategy may be told beside its name; every default is what produced the paper's tables.
+
+    Attributes:
+        variance: the epistemic variance of an output vector is the "mean" over its dimensions (released
+            experiments) or the "trace" of the covariance (published text). Both rank alike.
+        block_size: pool points scored at once. Scores do not depend on it, memory does.
+    """
+
+    variance: Literal["mean", "trace"] = "mean"
+    block_size: int = 256
+
+    def __post_init__(self) -> None:
+        _one_of("variance", self.variance, ("mean", "trace"))
+        _at_least("block_size", self.block_size, 1)
+
+    def replace(self: Settings, **changes: Any) -> Settings:
+        """The same settings with some fields changed; TypeError names a field that does not exist."""
+        return dataclasses.replace(self, **changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol(Options):
+    """Everything that defines a run beside problem, strategy and seed: data sizes, network, training, options.
+
+    Attributes:
+        n_pool, n_test, n_initial: rows of the pool (initial labels included), of the test set, labelled at the start.
+        n_rounds, n_query: acquisitions, and labels bought in each.
+        n_members, n_components, width, depth: ensemble size E, mixture components K, units of a layer, dense
+            layers before the heads (all but the last followed by GELU).
+        batch_size: labels in a gradient step; the full set while it is smaller.
+        steps_per_label, min_steps, max_steps: steps of a training = clip(steps_per_label * n, min, max).
+        learning_rate, weight_decay: AdamW's peak rate and decoupled decay.
+        warmup_steps: linear warm-up over min(warmup_steps, steps // 5) steps.
+        decay_rate, decay_steps: then the rate is multiplied by decay_rate every decay_steps, continuously.
+        clip_threshold: of adaptive gradient clipping.
+        clip: unit norms run across the ensemble ("released") or within each member ("member"), SPEC 1.
+    """
+
+    n_pool: int
+    n_test: int
+    n_initial: int
+    n_rounds: int
+    n_query: int
+    n_members: int
+    n_components: int
+    width: int
+    depth: int
+    batch_size: int
+    steps_per_label: int
+    min_steps: int = 0
+    max_steps: int
+    learning_rate: float
+    weight_decay: float
+    warmup_steps: int = 500
+    decay_rate: float = 0.9
+    decay_steps: int = 2_000
+    clip_threshold: float = 0.1
+    clip: Literal["released", "member"] = "released"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _one_of("clip", self.clip, ("released", "member"))
+        positive = "n_pool n_test n_initial n_query n_members n_components width depth batch_size steps_per_label"
+        for name in [*positive.split(), "max_steps", "decay_steps"]:
+            _at_least(name, getattr(self, name), 1)
+        for name in ("n_rounds", "min_steps", "warmup_steps"):
+            _at_least(name, getattr(self, name), 0)
+        for name in ("learning_rate", "decay_rate", "clip_threshold"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+        if self.n_final > self.n_pool:
+            raise ValueError(
+                f"n_initial + n_rounds * n_query = {self.n_final} labels are more than n_pool = {self.n_pool} points"
+            )
+
+    @property
+    def n_final(self) -> int:
+        """Labels when the run is over."""
+        return self.n_initial + self.n_rounds * self.n_query
+
+
+def check_scale(scale: str) -> None:
+    """ValueError unless scale is one of SCALES."""
+    _one_of("scale", scale, SCALES)
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+def _at_least(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")

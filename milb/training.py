@@ -1,0 +1,219 @@
+"""Training an ensemble: one compiled program for all members, every number of labels and every number of steps."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+from jax.scipy.special import logsumexp
+from jax.sharding import PartitionSpec
+from jaxtyping import Array, ArrayLike, Float, Int
+
+from milb.devices import mesh_for
+from milb.mdn import VARIANCE_FLOOR, Ensemble, Heads, MixtureDensityNetwork, Standardisation, initialise, predict
+from milb.mixture import Mixture, PRNGKey
+from milb.protocol import Protocol
+
+_AXIS = "devices"
+
+
+def fit(
+    key: PRNGKey,
+    x: ArrayLike,
+    y: ArrayLike,
+    protocol: Protocol,
+    n_labelled: int | None = None,
+) -> Ensemble:
+    """Train an ensemble from scratch on the first n_labelled rows of a buffer.
+
+    Rows behind n_labelled are never looked at, and the count is traced: calls that differ only in it share one
+    compilation. Members spread over as many devices as divide their number.
+
+    Args:
+        key: consumed here; initialisation and mini-batches follow from it.
+        x, y: the buffer, (N, dx) and (N, D), in raw units.
+        protocol: network, optimiser and steps; see `milb.protocol.Protocol`.
+        n_labelled: rows that are labels; None for all.
+
+    Returns:
+        The trained Ensemble; standardisation is that of the labels (population std + 1e-6).
+
+    Raises:
+        ValueError: x or y not two-dimensional or of different length, n_labelled not in 1 .. N, NaN or infinity
+            among the labelled rows.
+
+    Warns:
+        UserWarning: a column is constant over the labels (std < 1e-6 max(1, |mean|)); it is scaled by 1.
+
+    Source: the protocol of the paper's released experiments.
+    """
+    x, y = np.asarray(x, np.float32), np.asarray(y, np.float32)
+    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
+        raise ValueError(f"x must be (N, dx) and y (N, D) with one N, got {x.shape} and {y.shape}")
+    n_labelled = len(x) if n_labelled is None else int(n_labelled)
+    if not 1 <= n_labelled <= len(x):
+        raise ValueError(f"n_labelled must be between 1 and the buffer's {len(x)} rows, got {n_labelled}")
+    for name, values in (("x", x), ("y", y)):
+        _check_columns(name, values[:n_labelled])
+    return fit_buffer(key, x, y, jnp.asarray(n_labelled), protocol)
+
+
+@partial(jax.jit, static_argnames="protocol")
+def fit_buffer(
+    key: PRNGKey, x: Float[Array, "N dx"], y: Float[Array, "N D"], n_labelled: Int[Array, ""], protocol: Protocol
+) -> Ensemble:
+    """`fit` without its checks, for use inside jit."""
+    labelled = jnp.arange(len(x)) < n_labelled
+    inputs, outputs = standardise(x, labelled), standardise(y, labelled)
+    x = jnp.where(labelled[:, None], inputs(x), 0)
+    y = jnp.where(labelled[:, None], outputs(y), 0)
+    network = MixtureDensityNetwork(protocol.width, protocol.depth, protocol.n_components, y.shape[1])
+    init_key, batch_key = jax.random.split(key)
+    parameters = initialise(init_key, network, protocol.n_members, x.shape[1])
+    train = jax.shard_map(
+        partial(_train, network=network, protocol=protocol),
+        mesh=mesh_for(protocol.n_members),
+        in_specs=(PartitionSpec(_AXIS), PartitionSpec(), PartitionSpec(), PartitionSpec(), PartitionSpec()),
+        out_specs=PartitionSpec(_AXIS),
+        check_vma=False,
+    )
+    return Ensemble(train(parameters, batch_key, x, y, n_labelled), inputs, outputs, network)
+
+
+def standardise(values: Float[Array, "N d"], labelled: Array) -> Standardisation:
+    """Mean and population std + 1e-6 of the labelled rows; columns constant there are scaled by 1."""
+    count = labelled.sum()
+    mean = jnp.where(labelled[:, None], values, 0).sum(0) / count
+    centred = jnp.where(labelled[:, None], values - mean[None], 0)
+    std = jnp.sqrt((centred**2).sum(0) / count)
+    constant = std < 1e-6 * jnp.maximum(1, jnp.abs(mean))
+    return Standardisation(mean, jnp.where(constant, 1, std + 1e-6))
+
+
+def n_steps(n_labelled: Int[ArrayLike, ""], protocol: Protocol) -> Int[Array, ""]:
+    """Gradient steps of a training on n_labelled labels."""
+    return jnp.clip(protocol.steps_per_label * jnp.asarray(n_labelled), protocol.min_steps, protocol.max_steps)
+
+
+def learning_rate(step: Int[ArrayLike, ""], steps: Int[ArrayLike, ""], protocol: Protocol) -> Float[Array, ""]:
+    """Rate of a step: linear warm-up from 0, then exponential decay; optax's schedules need a static `steps`."""
+    warmup = jnp.minimum(protocol.warmup_steps, jnp.asarray(steps) // 5)
+    warming = step / jnp.maximum(warmup, 1)
+    decaying = protocol.decay_rate ** ((step - warmup) / protocol.decay_steps)
+    return protocol.learning_rate * jnp.where(step < warmup, warming, decaying)
+
+
+def negative_log_likelihood(ensemble: Ensemble, x: ArrayLike, y: ArrayLike) -> Float[Array, "B"]:
+    """-log((1/E) sum_z p_z(y | x)) at each point: of the mixture of members, in nats, raw units.
+
+    A density's, so it may be negative, and it is dominated by points that sharp predictions miss. Variances get
+    1e-8 added, as in the released experiments. Shape errors are ValueErrors.
+    """
+    members = predict(ensemble, x)
+    members = Mixture(members.log_weights, members.means, members.variances + VARIANCE_FLOOR)
+    log_prob = members.log_prob(jnp.asarray(y)[None])
+    return jnp.log(ensemble.n_members) - logsumexp(log_prob, axis=0)
+
+
+def ensemble_nll(ensemble: Ensemble, x: ArrayLike, y: ArrayLike) -> Float[Array, ""]:
+    """Test NLL as reported in the paper: the mean of `negative_log_likelihood` over the points."""
+    return negative_log_likelihood(ensemble, x, y).mean()
+
+
+def _train(
+    parameters: Any,
+    key: PRNGKey,
+    x: Array,
+    y: Array,
+    n_labelled: Array,
+    network: MixtureDensityNetwork,
+    protocol: Protocol,
+) -> Any:
+    """The whole training of this device's members, in standardised units."""
+    adam = optax.scale_by_adam(b1=0.9, b2=0.999, eps=1e-8)
+    decay = optax.add_decayed_weights(protocol.weight_decay)
+    clip = CLIPS[protocol.clip]
+    steps = n_steps(n_labelled, protocol)
+
+    def loss_of_member(parameters: Any, x: Array, y: Array, row_weights: Array) -> Array:
+        return (row_weights * _nll_rows(network.apply(parameters, x), y)).sum()
+
+    def step(t: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        parameters, adam_state = state
+        rows, row_weights = minibatch(jax.random.fold_in(key, t), len(x), n_labelled, protocol.batch_size)
+        gradient = jax.vmap(jax.grad(loss_of_member), in_axes=(0, None, None, None))
+        gradients = gradient(parameters, x[rows], y[rows], row_weights)
+        gradients = clip(gradients, parameters, protocol)
+        updates, adam_state = adam.update(gradients, adam_state)
+        updates, _ = decay.update(updates, optax.EmptyState(), parameters)
+        rate = learning_rate(t, steps, protocol)
+        return jax.tree.map(lambda p, u: p - rate * u, parameters, updates), adam_state
+
+    parameters, _ = jax.lax.fori_loop(0, steps, step, (parameters, adam.init(parameters)))
+    return parameters
+
+
+def minibatch(
+    key: PRNGKey, n_rows: int, n_labelled: Int[ArrayLike, ""], batch_size: int
+) -> tuple[Int[Array, "batch"], Float[Array, "batch"]]:
+    """A uniform subset without replacement of the first n_labelled of n_rows rows, and weights that sum to 1.
+
+    While there are fewer labels than batch_size all of them are in it; rows of weight 0 fill it up.
+    """
+    batch_size = min(batch_size, n_rows)
+    draws = jnp.where(jnp.arange(n_rows) < n_labelled, jax.random.uniform(key, (n_rows,)), -1)
+    draws, rows = jax.lax.top_k(draws, batch_size)
+    return rows, jnp.where(draws >= 0, 1 / jnp.minimum(batch_size, n_labelled), 0)
+
+
+def _nll_rows(heads: Heads, y: Float[Array, "B D"]) -> Float[Array, "B"]:
+    variances = heads.variances + VARIANCE_FLOOR
+    return -Mixture(jax.nn.log_softmax(heads.logits[..., 0], -1), heads.means, variances).log_prob(y)
+
+
+def _clip_released(gradients: Any, parameters: Any, protocol: Protocol) -> Any:
+    """optax.adaptive_grad_clip on arrays stacked over members, of a loss averaged over them (SPEC 1).
+
+    Axes of a unit: (E,) of hidden kernels (E, in, out) and of all biases; (E, h, K) of a head's kernel
+    (E, h, K, slots). Members on other devices take part through one sum of squares a step.
+    """
+
+    def squares(leaf: Array) -> Array:
+        return jnp.sum(leaf**2, axis=(0, 1, 2) if leaf.ndim == 4 else (0,), keepdims=True)
+
+    gradients = jax.tree.map(lambda gradient: gradient / protocol.n_members, gradients)
+    here, unflatten = ravel_pytree(jax.tree.map(squares, (gradients, parameters)))
+    gradient_squares, parameter_squares = unflatten(jax.lax.psum(here, _AXIS))
+
+    def clip(gradient: Array, gradient_squares: Array, parameter_squares: Array) -> Array:
+        allowed = protocol.clip_threshold * jnp.maximum(jnp.sqrt(parameter_squares), 1e-3)
+        norm = jnp.sqrt(gradient_squares)
+        return gradient * jnp.where(norm < allowed, 1, allowed / jnp.maximum(norm, 1e-6))
+
+    return jax.tree.map(clip, gradients, gradient_squares, parameter_squares)
+
+
+def _clip_member(gradients: Any, parameters: Any, protocol: Protocol) -> Any:
+    """Adaptive gradient clipping of each member by itself, as the method is defined."""
+    clip = optax.adaptive_grad_clip(protocol.clip_threshold)
+    return jax.vmap(lambda g, p: clip.update(g, optax.EmptyState(), p)[0])(gradients, parameters)
+
+
+CLIPS = {"released": _clip_released, "member": _clip_member}
+
+
+def _check_columns(name: str, labelled: np.ndarray) -> None:
+    bad = np.argwhere(~np.isfinite(labelled))
+    if len(bad):
+        row, column = bad[0]
+        raise ValueError(f"{name} is {labelled[row, column]} in labelled row {row}, column {column}; it must be finite")
+    mean, std = labelled.mean(0, dtype=np.float64), labelled.std(0, dtype=np.float64)
+    constant = np.flatnonzero(std < 1e-6 * np.maximum(1, np.abs(mean)))
+    if len(constant):
+        warnings.warn(f"{name} is constant over the labels in column(s) {constant.tolist()}: scaled by 1", stacklevel=3)

@@ -1,0 +1,47 @@
+"""Strict settings for every test, made before milb is imported."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+from functools import cache
+from pathlib import Path
+
+import jax
+import jaxtyping
+import numpy as np
+import pytest
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+# Modules with arrays only: elsewhere a wrong type must meet our own error, as it does for users.
+jaxtyping.install_import_hook(
+    [
+        "milb.mixture",
+        "milb.bounds",
+        "milb.mdn",
+        "milb.training",
+        "milb.acquisition",
+        "milb.selection",
+        "milb.strategy",
+        "milb.problems.double_well",
+        "milb.problems.sphere",
+        "milb.plots",
+    ],
+    "beartype.beartype",
+)
+
+
+@cache
+def _load(name: str) -> dict[str, np.ndarray]:
+    with np.load(Path(__file__).parent / "data" / f"{name}.npz") as file:
+        arrays = dict(file)
+    for array in arrays.values():
+        array.flags.writeable = False
+    return arrays
+
+
+@pytest.fixture(scope="session")
+def reference():
+    """`reference("acquisition")` and `reference("instances")`: the arrays of tests/data, by name, read-only."""
+    return _load

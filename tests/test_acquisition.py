@@ -1,0 +1,143 @@
+"""Acquisitions: the common suite over the registry, and what each of them is."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from milb import bounds
+from milb.acquisition import ACQUISITIONS, VARIANCE_FLOOR, mi_lower_bound_maximum, score_pool
+from milb.mdn import predict
+from milb.mixture import Mixture
+from milb.problems import PROBLEMS
+from milb.protocol import Options
+from milb.training import fit
+
+PROBLEM = PROBLEMS["double_well"]
+PROTOCOL = PROBLEM.protocol("smoke").replace(n_components=2, width=8, steps_per_label=1)
+KEY = jax.random.key(3)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return PROBLEM.dataset(0, 50, 10, 20)
+
+
+@pytest.fixture(scope="module")
+def ensemble(data):
+    return fit(jax.random.key(0), data.x[:20], data.y[:20], PROTOCOL)
+
+
+every_acquisition = pytest.mark.parametrize("acquisition", ACQUISITIONS.values(), ids=ACQUISITIONS)
+
+
+@every_acquisition
+def test_one_finite_score_a_point(acquisition, ensemble, data):
+    scores = score_pool(acquisition, KEY, ensemble, data.x)
+    assert scores.shape == (50,) and np.isfinite(scores).all()
+
+
+@every_acquisition
+@pytest.mark.parametrize("block_size", [1, 7, 64])
+def test_scores_do_not_depend_on_blocks(acquisition, ensemble, data, block_size):
+    whole = score_pool(acquisition, KEY, ensemble, data.x)
+    np.testing.assert_allclose(
+        score_pool(acquisition, KEY, ensemble, data.x, Options(block_size=block_size)), whole, rtol=1e-5, atol=1e-5
+    )
+
+
+@every_acquisition
+def test_scores_move_with_their_points(acquisition, ensemble, data):
+    if acquisition is ACQUISITIONS["random"]:
+        pytest.skip("drawn for the row, not for what is in it")
+    order = np.random.default_rng(0).permutation(50)
+    scores = np.asarray(score_pool(acquisition, KEY, ensemble, data.x))
+    shuffled = score_pool(acquisition, KEY, ensemble, data.x[order])
+    np.testing.assert_allclose(shuffled, scores[order], rtol=1e-5, atol=1e-5)
+
+
+@every_acquisition
+def test_jit_and_second_call_do_not_retrace(acquisition, ensemble, data):
+    calls = []
+
+    def counted(*arguments):
+        calls.append(1)
+        return acquisition(*arguments)
+
+    for key in jax.random.split(KEY, 3):
+        score_pool(counted, key, ensemble, data.x)
+    assert len(calls) == 1
+    inside = jax.jit(lambda key, ensemble, x: score_pool(acquisition, key, ensemble, x))(KEY, ensemble, data.x)
+    np.testing.assert_allclose(inside, score_pool(acquisition, KEY, ensemble, data.x), rtol=1e-5, atol=1e-5)
+
+
+@every_acquisition
+@pytest.mark.parametrize("shape", [(50,), (50, 3), (0, 7)])
+def test_refuses_wrong_inputs(acquisition, ensemble, shape):
+    with pytest.raises(ValueError, match="x must have shape"):
+        score_pool(acquisition, KEY, ensemble, np.zeros(shape, np.float32))
+
+
+def test_random_is_uniform_and_follows_the_key(ensemble, data):
+    x = np.tile(data.x, (40, 1))
+    scores = np.asarray(score_pool(ACQUISITIONS["random"], KEY, ensemble, x))
+    assert len(np.unique(scores)) > 1_990 and abs(scores.mean() - 0.5) < 0.03 and scores.min() >= 0 and scores.max() < 1
+    other = score_pool(ACQUISITIONS["random"], jax.random.key(4), ensemble, x)
+    assert not np.allclose(scores, other)
+
+
+def test_epistemic_variance_is_the_variance_of_member_means(ensemble, data):
+    means = np.asarray(predict(ensemble, data.x).mean(), np.float64)
+    per_dimension = ((means - means.mean(0)) ** 2).mean(0)
+    mean, trace = (
+        score_pool(ACQUISITIONS["variance"], KEY, ensemble, data.x, Options(variance=v)) for v in ("mean", "trace")
+    )
+    np.testing.assert_allclose(mean, per_dimension.mean(1), rtol=1e-3)
+    np.testing.assert_allclose(trace, per_dimension.sum(1), rtol=1e-3)
+
+
+@pytest.mark.parametrize("family", ["multimodal", "double_well", "ternary", "single", "sharp", "agree"])
+def test_epistemic_variance_of_reference(reference, family):
+    from milb.acquisition import _epistemic_variance
+
+    data = reference("acquisition")
+    members = Mixture.from_logits(*(data[f"mix_{family}/{name}"] for name in ("logits", "means", "variances")))
+    expected = data[f"mix_{family}/epistemic_variance_trace"]
+    trace = np.asarray(_epistemic_variance(members, Options(variance="trace")))
+    assert (np.abs(trace - expected) / (1 + np.abs(expected))).max() < 2e-5
+    mean = _epistemic_variance(members, Options(variance="mean"))
+    np.testing.assert_allclose(mean * members.n_dimensions, trace, rtol=1e-6)
+
+
+def test_the_three_forms_of_mi_lb_are_one_function(ensemble, data):
+    gap, value, released = (
+        np.asarray(score_pool(ACQUISITIONS[name], KEY, ensemble, data.x), np.float64)
+        for name in ("negative-log-overlap-gap", "mi-lb", "mi-lb-released")
+    )
+    maximum = float(mi_lower_bound_maximum(ensemble))
+    assert maximum == pytest.approx(np.log(2) - 10 * (1 - np.log(2)), rel=1e-6)
+    np.testing.assert_allclose(maximum - np.exp(-gap), value, atol=1e-4)
+    np.testing.assert_allclose(released, value, atol=1e-4)
+
+
+def test_raw_variances_are_floored(ensemble, data):
+    sharp = ensemble.__class__(
+        ensemble.parameters, ensemble.inputs,
+        ensemble.outputs.__class__(ensemble.outputs.mean, jnp.full_like(ensemble.outputs.scale, 1e-6)),
+        ensemble.network,
+    )  # fmt: skip
+    members = predict(sharp, data.x)
+    assert (members.variances < VARIANCE_FLOOR).all()
+    floored = Mixture(members.log_weights, members.means, jnp.full_like(members.variances, VARIANCE_FLOOR))
+    scores = score_pool(ACQUISITIONS["mi-lb"], KEY, sharp, data.x)
+    np.testing.assert_allclose(scores, bounds.mi_lower_bound(floored), rtol=1e-5)
+
+
+def test_members_that_disagree_score_higher():
+    """Two members at distance d: what the acquisition sees must grow with d, and match Monte Carlo's order."""
+    distance = np.linspace(0, 6, 7, dtype=np.float32)
+    means = np.stack([0 * distance, distance])[:, :, None, None]
+    members = Mixture(jnp.zeros((2, 7, 1)), jnp.asarray(means), jnp.ones((2, 7, 1, 1)))
+    truth = bounds.mi_monte_carlo(jax.random.key(0), members, 4_096)
+    assert (np.diff(truth.estimate) > 0).all()
+    assert (np.diff(bounds.mi_lower_bound(members)) > 0).all()

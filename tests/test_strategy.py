@@ -1,0 +1,132 @@
+"""Strategies: the common suite over the registry, and what the three readings of MI-LB do."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from milb import strategy
+from milb.problems import PROBLEMS
+from milb.protocol import Options
+from milb.strategy import STRATEGIES, Pool
+from milb.training import fit
+
+PROBLEM = PROBLEMS["double_well"]
+PROTOCOL = PROBLEM.protocol("smoke").replace(n_components=2, width=8, steps_per_label=1)
+KEY = jax.random.key(5)
+LABELLED = [3, 11, 29, 30, 31]
+
+every_strategy = pytest.mark.parametrize("name", STRATEGIES)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return PROBLEM.dataset(0, 50, 10, 20)
+
+
+@pytest.fixture(scope="module")
+def ensemble(data):
+    return fit(jax.random.key(0), data.x[:20], data.y[:20], PROTOCOL)
+
+
+def pool_of(x, labelled=LABELLED, buffer=20):
+    available = np.ones(len(x), bool)
+    available[labelled] = False
+    rows = np.zeros(buffer, np.int32)
+    rows[: len(labelled)] = labelled
+    return Pool(jnp.asarray(x), jnp.asarray(available), jnp.asarray(rows), jnp.asarray(len(labelled)))
+
+
+@every_strategy
+@pytest.mark.parametrize("k", [1, 10, 45])
+def test_k_distinct_rows_that_are_not_labelled(name, k, ensemble, data):
+    picks = np.asarray(STRATEGIES[name](KEY, ensemble, pool_of(data.x), k))
+    assert picks.shape == (k,) and len(set(picks.tolist())) == k
+    assert not set(picks.tolist()) & set(LABELLED) and picks.min() >= 0 and picks.max() < 50
+
+
+@every_strategy
+def test_k_larger_than_what_is_left(name, ensemble, data):
+    with pytest.raises(ValueError, match="k must be between 1 and the 45 available rows, got 46"):
+        STRATEGIES[name](KEY, ensemble, pool_of(data.x), 46)
+
+
+@every_strategy
+def test_padding_of_the_labelled_buffer_changes_nothing(name, ensemble, data):
+    short, long = (STRATEGIES[name](KEY, ensemble, pool_of(data.x, buffer=b), 10) for b in (5, 40))
+    np.testing.assert_array_equal(short, long)
+
+
+@every_strategy
+def test_jit_equals_eager_and_does_not_retrace(name, ensemble, data):
+    propose = jax.jit(lambda key, pool: STRATEGIES[name](key, ensemble, pool, 10, Options()))
+    np.testing.assert_array_equal(propose(KEY, pool_of(data.x)), STRATEGIES[name](KEY, ensemble, pool_of(data.x), 10))
+    propose(KEY, pool_of(data.x, labelled=[1, 2]))
+    assert propose._cache_size() == 1
+
+
+@every_strategy
+def test_duplicated_rows_are_picked_once_each(name, ensemble, data):
+    x = np.tile(data.x[:2], (5, 1))
+    picks = np.asarray(STRATEGIES[name](KEY, ensemble, pool_of(x, labelled=[0]), 9))
+    assert sorted(picks.tolist()) == list(range(1, 10))
+
+
+@every_strategy
+def test_nan_in_a_pool_row_is_refused_unless_labelled(name, ensemble, data):
+    x = data.x.copy()
+    x[7] = np.nan
+    if name == "random":
+        pytest.skip("does not look at x")
+    with pytest.raises(ValueError, match="row 7 has nan"):
+        STRATEGIES[name](KEY, ensemble, pool_of(x), 10)
+    assert len(STRATEGIES[name](KEY, ensemble, pool_of(x, labelled=[7]), 10)) == 10
+
+
+def test_exact_and_float64_mi_lb_pick_alike(ensemble, data):
+    """Where MI-LB is not saturated, -log gap, the value and the released difference rank alike."""
+    picks = {
+        name: np.asarray(STRATEGIES[name](KEY, ensemble, pool_of(data.x), 5)) for name in ("mi-lb", "mi-lb-released")
+    }
+    scores = STRATEGIES["mi-lb"].propose(KEY, ensemble, pool_of(data.x), 5, Options()).scores
+    top = np.sort(np.asarray(scores))[::-1][:8]
+    assert (np.diff(top) < -1e-3).all(), "the case must have distinct gaps"
+    np.testing.assert_array_equal(picks["mi-lb"], picks["mi-lb-released"])
+
+
+def test_ties_are_drawn_among_the_saturated_and_filled_up_with_the_next_best():
+    scores = jnp.array([-1.0, -2.0, -1.005, -3.0, -1.02, -1.009])
+    available = jnp.array([True, True, True, True, True, False])
+    drawn = [
+        tuple(np.asarray(strategy.near_maximum_at_random(key, scores, 1, available)).tolist())
+        for key in jax.random.split(KEY, 40)
+    ]
+    assert set(drawn) == {(0,), (2,)}
+    four = np.asarray(strategy.near_maximum_at_random(KEY, scores, 4, available))
+    assert set(four[:2].tolist()) == {0, 2} and four[2:].tolist() == [4, 1]
+
+
+def test_headroom_is_nats_below_the_maximum(ensemble, data):
+    by_gap, by_value, released = (
+        STRATEGIES[name].headroom(
+            STRATEGIES[name].propose(KEY, ensemble, pool_of(data.x), 1, Options()).scores, ensemble
+        )
+        for name in ("mi-lb", "mi-lb-ties", "mi-lb-released")
+    )
+    np.testing.assert_allclose(by_gap, by_value, atol=1e-4)
+    np.testing.assert_allclose(by_gap, released, atol=1e-4)
+    assert STRATEGIES["random"].headroom is None
+
+
+def test_unknown_name_lists_what_there_is():
+    with pytest.raises(ValueError, match="unknown strategy 'mi-bl'; there are 'random', 'variance', 'mi-lb'"):
+        strategy.get("mi-bl")
+
+
+def test_any_function_of_the_signature_is_a_strategy(ensemble, data):
+    def first(key, ensemble, pool, k, options):
+        return jnp.flatnonzero(pool.available, size=k)
+
+    assert strategy.get(first) is first
+    proposal = strategy.propose(first, KEY, ensemble, pool_of(data.x), 3, Options())
+    assert proposal.scores is None and proposal.indices.tolist() == [0, 1, 2]
