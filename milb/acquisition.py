@@ -23,7 +23,7 @@ from jaxtyping import Array, ArrayLike, Float, Key
 
 from milb import bounds
 from milb.devices import mesh_for
-from milb.mdn import VARIANCE_FLOOR, Ensemble, predict
+from milb.mdn import VARIANCE_FLOOR, Ensemble, features, first_member, predict
 from milb.mixture import Mixture, PRNGKey
 from milb.protocol import Options
 
@@ -75,6 +75,19 @@ def mi_lower_bound_released(
     return bounds.entropy_lower_bound(members.marginal()) - bounds.entropy_upper_bound(members).mean(0)
 
 
+def member_means(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
+    """Features (B, E * D): the means that all members predict, in units of y."""
+    del keys, options
+    means = predict(ensemble, x).mean()
+    return means.transpose(1, 0, 2).reshape(len(x), -1)
+
+
+def last_layer(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
+    """Features (B, width): what the heads of member 0 see."""
+    del keys, options
+    return features(first_member(ensemble), x)[0]
+
+
 ACQUISITIONS: dict[str, Acquisition] = {
     "random": random,
     "variance": epistemic_variance,
@@ -110,15 +123,19 @@ def score_pool(
     Raises:
         ValueError: x is not (N, dx) with the dx of the ensemble, or has no row.
     """
-    options = Options() if options is None else options
+    return map_pool(acquisition, key, ensemble, x, Options() if options is None else options)
+
+
+def map_pool(function: Acquisition, key: PRNGKey, ensemble: Ensemble, x: ArrayLike, options: Options) -> Array:
+    """`score_pool` for a function that returns anything with one row a point, such as features (B, d)."""
     x = jnp.asarray(x, jnp.float32)
     if x.ndim != 2 or x.shape[1] != ensemble.n_inputs or not len(x):
         raise ValueError(f"x must have shape (N, {ensemble.n_inputs}) with N >= 1, got {x.shape}")
-    return _score_pool(acquisition, key, ensemble, x, options)
+    return _map_pool(function, key, ensemble, x, options)
 
 
-@partial(jax.jit, static_argnames=("acquisition", "options"))
-def _score_pool(acquisition: Acquisition, key: PRNGKey, ensemble: Ensemble, x: Array, options: Options) -> Array:
+@partial(jax.jit, static_argnames=("function", "options"))
+def _map_pool(function: Acquisition, key: PRNGKey, ensemble: Ensemble, x: Array, options: Options) -> Array:
     n_devices = jax.device_count()
     rows = -(-len(x) // n_devices)
     block = min(options.block_size, rows)
@@ -128,9 +145,10 @@ def _score_pool(acquisition: Acquisition, key: PRNGKey, ensemble: Ensemble, x: A
     def of_device(index: Array, key: PRNGKey, x: Array, ensemble: Ensemble) -> Array:
         def of_block(index: Array) -> Array:
             keys = jax.vmap(partial(jax.random.fold_in, key))(index)
-            return acquisition(keys, ensemble, x[index], options)
+            return function(keys, ensemble, x[index], options)
 
-        return jax.lax.map(of_block, index.reshape(-1, block)).reshape(-1)
+        blocks = jax.lax.map(of_block, index.reshape(-1, block))
+        return blocks.reshape(-1, *blocks.shape[2:])
 
     everywhere, split = PartitionSpec(), PartitionSpec("devices")
     spread = jax.shard_map(

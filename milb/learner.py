@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +22,7 @@ from milb import strategy as strategies
 from milb.mdn import Ensemble
 from milb.mixture import PRNGKey
 from milb.protocol import Protocol
+from milb.store import RunState
 from milb.strategy import Pool, Proposal, Scored, Strategy
 from milb.training import fit_buffer, negative_log_likelihood
 
@@ -66,6 +70,7 @@ def run(
     protocol: Protocol,
     progress: bool = True,
     training_seed: int | None = None,
+    store: str | os.PathLike[str] | None = None,
 ) -> Run:
     """Run active learning on a problem and record how the test error falls.
 
@@ -80,50 +85,93 @@ def run(
         progress: show a progress bar, which leaves nothing behind.
         training_seed: of network training and selection; None takes `seed`. A round's training depends on it and on
             the round only, so all strategies of a seed start from the same model.
+        store: a file to keep the run in. It is rewritten after every round; the same call goes on after the last
+            round in it, whatever ended the process, and comes to the same history. A finished run is only read.
 
     Returns:
         The Run, with its history as a table.
 
     Raises:
-        ValueError: unknown strategy, or a seed out of range.
+        ValueError: unknown strategy, a seed out of range, or a store made with other settings (lists them).
         TypeError: the problem has no dataset, or the protocol is none.
         FloatingPointError: a score of a point that may be picked is NaN or infinite.
+        OSError: the store's folder does not exist or cannot be written.
+
+    Warns:
+        UserWarning: the store was truncated or foreign and was set aside; or it was begun on other devices, whose
+            rounding differs.
     """
     if not hasattr(problem, "dataset"):
         raise TypeError(f"problem must be one of milb.problems.PROBLEMS' values or have a dataset, got {problem!r}")
     if not isinstance(protocol, Protocol):
         raise TypeError(f"protocol must be a Protocol such as problem.protocol('demo'), got {protocol!r}")
     chosen = strategies.get(strategy)
-    name = strategy if isinstance(strategy, str) else getattr(strategy, "__name__", type(strategy).__name__)
-    training_seed = seed if training_seed is None else training_seed
-    dataset = problem.dataset(seed, protocol.n_pool, protocol.n_test, protocol.n_initial)
-    data = _Data(*(jnp.asarray(array) for array in dataset))
-    root = jax.random.key(training_seed)
+    settings = {
+        "problem": problem.name,
+        "strategy": strategy if isinstance(strategy, str) else getattr(strategy, "__name__", type(strategy).__name__),
+        "seed": int(seed),
+        "training_seed": int(seed if training_seed is None else training_seed),
+        "protocol": dataclasses.asdict(protocol),
+    }
+    path = None if store is None else _writable(Path(store))
+    state = RunState.new(protocol) if path is None else RunState.load(path, settings, protocol)
+    if not state.finished(protocol):
+        _go_on(problem, chosen, settings, protocol, state, path, progress)
+    return Run(
+        **{**settings, "protocol": protocol},
+        history=pd.DataFrame(state.records),
+        picks=state.rows[protocol.n_initial :].reshape(protocol.n_rounds, protocol.n_query),
+        ensemble=state.ensemble,
+        test_nll=state.test_nll,
+    )
 
-    rows = np.zeros(protocol.n_final, np.int32)
-    rows[: protocol.n_initial] = np.arange(protocol.n_initial)
-    records: list[dict[str, float]] = []
-    picks = np.zeros((protocol.n_rounds, protocol.n_query), np.int32)
-    bar = tqdm(range(protocol.n_rounds + 1), f"{problem.name} {name} seed {seed}", disable=not progress, leave=False)
+
+def _go_on(
+    problem: Any,
+    strategy: Strategy,
+    settings: dict[str, Any],
+    protocol: Protocol,
+    state: RunState,
+    path: Path | None,
+    progress: bool,
+) -> None:
+    """The rounds that are left, written to `path` one by one."""
+    dataset = problem.dataset(settings["seed"], protocol.n_pool, protocol.n_test, protocol.n_initial)
+    data = _Data(*(jnp.asarray(array) for array in dataset))
+    root = jax.random.key(settings["training_seed"])
+    title = f"{settings['problem']} {settings['strategy']} seed {settings['seed']}"
+    rounds = range(len(state.records), protocol.n_rounds + 1)
+    bar = tqdm(rounds, title, initial=rounds.start, total=protocol.n_rounds + 1, disable=not progress, leave=False)
     for round_index in bar:
         n = protocol.n_initial + round_index * protocol.n_query
         started = time.perf_counter()
         training_key = _key(root, TRAINING, round_index)
-        ensemble, test_nll = jax.block_until_ready(_train_round(training_key, data, rows, n, protocol))
+        trained = _train_round(training_key, data, state.rows, n, protocol)
+        ensemble, test_nll = jax.block_until_ready(trained)
         record = {"round": round_index, "n": n, **_nll_statistics(np.asarray(test_nll))}
         record["train_seconds"] = time.perf_counter() - started
         if round_index < protocol.n_rounds:
             started = time.perf_counter()
             selection_key = _key(root, SELECTION, round_index)
-            proposal = _propose_round(selection_key, ensemble, data.x, rows, n, chosen, protocol)
-            picked = np.asarray(proposal.indices)
-            record |= _score_statistics(proposal, ensemble, chosen, rows[:n], name, round_index)
+            proposal = _propose_round(selection_key, ensemble, data.x, state.rows, n, strategy, protocol)
+            record |= _score_statistics(proposal, ensemble, strategy, state.rows[:n], title, round_index)
             record["score_seconds"] = time.perf_counter() - started
-            rows[n : n + protocol.n_query] = picks[round_index] = picked
-        records.append(record)
+            state.rows[n : n + protocol.n_query] = np.asarray(proposal.indices)
+        else:
+            state.ensemble, state.test_nll = ensemble, np.asarray(test_nll)
+        state.records.append(record)
+        if path is not None:
+            state.save(path, settings)
         bar.set_postfix(n=n, nll=f"{record['nll_mean']:.4g}")
-    history = pd.DataFrame(records)
-    return Run(problem.name, name, seed, training_seed, protocol, history, picks, ensemble, np.asarray(test_nll))
+
+
+def _writable(path: Path) -> Path:
+    """The path, once its folder is known to take files: not first after an hour of training."""
+    if path.is_dir():
+        raise IsADirectoryError(f"store must be a file, and {path} is a folder")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"store's folder {path.parent} does not exist or cannot be written")
+    return path
 
 
 def _key(root: PRNGKey, stream: int, round_index: int) -> PRNGKey:
@@ -148,11 +196,12 @@ def _propose_round(
 
 def _nll_statistics(nll: np.ndarray) -> dict[str, float]:
     q10, median, q90 = np.quantile(nll, [0.1, 0.5, 0.9])
-    return {"nll_mean": float(nll.mean(dtype=np.float64)), "nll_median": median, "nll_q10": q10, "nll_q90": q90}
+    mean = float(nll.mean(dtype=np.float64))
+    return {"nll_mean": mean, "nll_median": float(median), "nll_q10": float(q10), "nll_q90": float(q90)}
 
 
 def _score_statistics(
-    proposal: Proposal, ensemble: Ensemble, strategy: Strategy, labelled: np.ndarray, name: str, round_index: int
+    proposal: Proposal, ensemble: Ensemble, strategy: Strategy, labelled: np.ndarray, title: str, round_index: int
 ) -> dict[str, float]:
     if proposal.scores is None:
         return {}
@@ -162,7 +211,7 @@ def _score_statistics(
     bad = np.flatnonzero(available & ~np.isfinite(scores))
     if len(bad):
         raise FloatingPointError(
-            f"strategy {name!r} scored {scores[bad[0]]} at dataset row {bad[0]} in round {round_index} "
+            f"{title}: score {scores[bad[0]]} at dataset row {bad[0]} in round {round_index} "
             f"({len(bad)} scores are not finite): the training has diverged or the strategy is wrong"
         )
     pool_scores = scores[available]

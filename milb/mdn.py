@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -100,10 +101,17 @@ class Ensemble:
         return self.outputs.mean.shape[0]
 
 
+@partial(jax.jit, static_argnames=("network", "n_members", "n_inputs"))
 def initialise(key: PRNGKey, network: MixtureDensityNetwork, n_members: int, n_inputs: int) -> Any:
     """Fresh parameters for every member, stacked on axis 0; member z depends on key and z only."""
     keys = jax.random.split(key, n_members)
     return jax.vmap(network.init, in_axes=(0, None))(keys, jnp.zeros((1, n_inputs)))
+
+
+def first_member(ensemble: Ensemble) -> Ensemble:
+    """Member 0 by itself, as an ensemble of one."""
+    first = jax.tree.map(lambda leaf: leaf[:1], ensemble.parameters)
+    return Ensemble(first, ensemble.inputs, ensemble.outputs, ensemble.network)
 
 
 def predict(ensemble: Ensemble, x: ArrayLike) -> Mixture:

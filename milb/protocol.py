@@ -15,17 +15,29 @@ class Options:
     """What a strategy may be told beside its name; every default is what produced the paper's tables.
 
     Attributes:
+        sbal_temperature: of the SBAL strategies, in the units of their score; 0.3 was the released code's own default.
+        max_dist_weight: how much scores count beside distances in MaxDist.
+        max_dist_features: MaxDist's distances are between the members' "means" (released experiments) or between
+            "inputs" (published text).
         variance: the epistemic variance of an output vector is the "mean" over its dimensions (released
             experiments) or the "trace" of the covariance (published text). Both rank alike.
         block_size: pool points scored at once. Scores do not depend on it, memory does.
     """
 
     variance: Literal["mean", "trace"] = "mean"
+    sbal_temperature: float = 1.0
+    max_dist_weight: float = 1.0
+    max_dist_features: Literal["means", "inputs"] = "means"
     block_size: int = 256
 
     def __post_init__(self) -> None:
         _one_of("variance", self.variance, ("mean", "trace"))
+        _one_of("max_dist_features", self.max_dist_features, ("means", "inputs"))
         _at_least("block_size", self.block_size, 1)
+        if not self.sbal_temperature > 0:
+            raise ValueError(f"sbal_temperature must be positive, got {self.sbal_temperature!r}")
+        if not self.max_dist_weight >= 0:
+            raise ValueError(f"max_dist_weight must not be negative, got {self.max_dist_weight!r}")
 
     def replace(self: Settings, **changes: Any) -> Settings:
         """The same settings with some fields changed; TypeError names a field that does not exist."""

@@ -18,6 +18,7 @@ from milb import acquisition, selection
 from milb.mdn import Ensemble
 from milb.mixture import PRNGKey
 from milb.protocol import Options
+from milb.selection.scores import checked_scores
 
 
 @jax.tree_util.register_dataclass
@@ -37,6 +38,10 @@ class Pool:
     labelled_rows: Int[Array, "n_max"]
     n_labelled: Int[Array, ""]
 
+    def labelled(self, features: Float[Array, "N d"]) -> tuple[Float[Array, "n_max d"], Bool[Array, "n_max"]]:
+        """The labelled points' rows of the pool's features, in a buffer, and which of them count."""
+        return features[self.labelled_rows], jnp.arange(len(self.labelled_rows)) < self.n_labelled
+
 
 class Proposal(NamedTuple):
     """What a strategy picked, and the scores it picked by, (N,); None when it has none."""
@@ -45,29 +50,29 @@ class Proposal(NamedTuple):
     scores: Float[Array, "N"] | None
 
 
-Selector = Callable[[PRNGKey, Array, int, Array], Array]
 Strategy = Callable[[PRNGKey, Ensemble, Pool, int, Options], Int[Array, "k"]]
+Rule = Callable[[PRNGKey, Array, Ensemble, Pool, int, Options], Array]
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A strategy made of an acquisition and a selector `(key, scores, k, available) -> indices`.
+    """A strategy made of an acquisition and a rule `(key, scores, ensemble, pool, k, options) -> indices`.
 
     Attributes:
         score: see `milb.acquisition`.
-        select: the selector.
+        select: the rule, usually a selector of `milb.selection` with its options.
         headroom: from scores to how far MI-LB is below its maximum, in nats; None when the score is not MI-LB.
     """
 
     score: acquisition.Acquisition
-    select: Selector
+    select: Rule
     headroom: Callable[[Array, Ensemble], Array] | None = None
 
     def propose(self, key: PRNGKey, ensemble: Ensemble, pool: Pool, k: int, options: Options) -> Proposal:
         """The picks and the scores behind them; usable inside jit."""
         score_key, select_key = jax.random.split(key)
         scores = acquisition.score_pool(self.score, score_key, ensemble, pool.x, options)
-        return Proposal(self.select(select_key, scores, k, pool.available), scores)
+        return Proposal(self.select(select_key, scores, ensemble, pool, k, options), scores)
 
     def __call__(
         self, key: PRNGKey, ensemble: Ensemble, pool: Pool, k: int, options: Options | None = None
@@ -80,29 +85,56 @@ class Scored:
         return self.propose(key, ensemble, pool, k, Options() if options is None else options).indices
 
 
-def top_k(key: PRNGKey, scores: Array, k: int, available: Array) -> Array:
-    """`milb.selection.top_k` as a selector."""
-    del key
-    return selection.top_k(scores, k, available)
+def top_k(key: PRNGKey, scores: Array, ensemble: Ensemble, pool: Pool, k: int, options: Options) -> Array:
+    """The highest scores, ties to the lowest index."""
+    return selection.top_k(scores, k, pool.available)
 
 
-def top_k_ties_last(key: PRNGKey, scores: Array, k: int, available: Array) -> Array:
-    """`milb.selection.top_k_ties_last` as a selector."""
-    del key
-    return selection.top_k_ties_last(scores, k, available)
+def top_k_ties_last(key: PRNGKey, scores: Array, ensemble: Ensemble, pool: Pool, k: int, options: Options) -> Array:
+    """The highest scores, ties to the highest index: as the released experiments sort."""
+    return selection.top_k_ties_last(scores, k, pool.available)
 
 
-def near_maximum_at_random(key: PRNGKey, scores: Array, k: int, available: Array) -> Array:
+def near_maximum(key: PRNGKey, scores: Array, ensemble: Ensemble, pool: Pool, k: int, options: Options) -> Array:
     """At random among available points within SATURATED nats of the best; then, if too few, the next best ones."""
-    scores, available = selection.checked(scores, k, available)
+    scores, available = checked_scores(scores, k, pool.available)
     best = jnp.max(jnp.where(available, scores, -jnp.inf))
     below = scores - best + SATURATED
     lottery = jax.random.uniform(key, scores.shape)
     return selection.top_k(jnp.where(below >= 0, lottery, below), k, available)
 
 
+def sbal(key: PRNGKey, scores: Array, ensemble: Ensemble, pool: Pool, k: int, options: Options) -> Array:
+    """Draws from softmax(scores / options.sbal_temperature) without replacement."""
+    return selection.sbal(key, scores, k, options.sbal_temperature, pool.available)
+
+
+def max_dist(key: PRNGKey, scores: Array, ensemble: Ensemble, pool: Pool, k: int, options: Options) -> Array:
+    """Far from labels and picks, weighted by scores; distances between what `options.max_dist_features` says."""
+    features = MAX_DIST_FEATURES[options.max_dist_features](key, ensemble, pool, options)
+    labelled, mask = pool.labelled(features)
+    return selection.max_dist(scores, features, labelled, k, options.max_dist_weight, pool.available, mask)
+
+
+def core_set(key: PRNGKey, ensemble: Ensemble, pool: Pool, k: int, options: Options | None = None) -> Array:
+    """k-center-greedy on the features of member 0's last layer; no score."""
+    features = acquisition.map_pool(acquisition.last_layer, key, ensemble, pool.x, options or Options())
+    labelled, mask = pool.labelled(features)
+    return selection.k_center(features, labelled, k, pool.available, mask)
+
+
+def _means_as_features(key: PRNGKey, ensemble: Ensemble, pool: Pool, options: Options) -> Array:
+    return acquisition.map_pool(acquisition.member_means, key, ensemble, pool.x, options)
+
+
+def _inputs_as_features(key: PRNGKey, ensemble: Ensemble, pool: Pool, options: Options) -> Array:
+    return pool.x
+
+
+MAX_DIST_FEATURES = {"means": _means_as_features, "inputs": _inputs_as_features}
+
+
 def _headroom_of_gap(scores: Array, ensemble: Ensemble) -> Array:
-    del ensemble
     return jnp.exp(-scores)
 
 
@@ -115,9 +147,13 @@ SATURATED = 0.01  # nats below its maximum within which MI-LB counts as saturate
 STRATEGIES: dict[str, Strategy] = {
     "random": Scored(acquisition.random, top_k),
     "variance": Scored(acquisition.epistemic_variance, top_k),
+    "variance-sbal": Scored(acquisition.epistemic_variance, sbal),
     "mi-lb": Scored(acquisition.negative_log_overlap_gap, top_k, _headroom_of_gap),
     "mi-lb-released": Scored(acquisition.mi_lower_bound_released, top_k_ties_last, _headroom_of_value),
-    "mi-lb-ties": Scored(acquisition.mi_lower_bound, near_maximum_at_random, _headroom_of_value),
+    "mi-lb-ties": Scored(acquisition.mi_lower_bound, near_maximum, _headroom_of_value),
+    "mi-lb-sbal": Scored(acquisition.mi_lower_bound, sbal, _headroom_of_value),
+    "mi-lb-maxdist": Scored(acquisition.mi_lower_bound, max_dist, _headroom_of_value),
+    "core-set": core_set,
 }
 
 

@@ -4,6 +4,10 @@ import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "agg")
+# Most of a test's time is compilation: kept between calls, also for the processes that tests start.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.abspath(".pytest_cache/jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 from functools import cache
 from pathlib import Path

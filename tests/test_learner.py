@@ -123,5 +123,5 @@ def test_scores_that_are_not_finite_stop_the_run():
         lambda keys, ensemble, x, options: jnp.where(x[:, 0] > 1, jnp.nan, 0.0),
         STRATEGIES["mi-lb"].select,
     )
-    with pytest.raises(FloatingPointError, match="scored nan at dataset row"):
+    with pytest.raises(FloatingPointError, match="score nan at dataset row"):
         run(PROBLEM, broken, 0, PROTOCOL, progress=False)

@@ -27,6 +27,7 @@ LAYERS = (
     "acquisition",
     "selection",
     "strategy",
+    "store",
     "learner",
     "problems",
     "study",

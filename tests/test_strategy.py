@@ -97,13 +97,15 @@ def test_exact_and_float64_mi_lb_pick_alike(ensemble, data):
 def test_ties_are_drawn_among_the_saturated_and_filled_up_with_the_next_best():
     scores = jnp.array([-1.0, -2.0, -1.005, -3.0, -1.02, -1.009])
     available = jnp.array([True, True, True, True, True, False])
-    drawn = [
-        tuple(np.asarray(strategy.near_maximum_at_random(key, scores, 1, available)).tolist())
-        for key in jax.random.split(KEY, 40)
-    ]
-    assert set(drawn) == {(0,), (2,)}
-    four = np.asarray(strategy.near_maximum_at_random(KEY, scores, 4, available))
-    assert set(four[:2].tolist()) == {0, 2} and four[2:].tolist() == [4, 1]
+
+    def pick(key, k):
+        pool = Pool(jnp.zeros((6, 1)), available, jnp.zeros(1, int), jnp.asarray(0))
+        return tuple(np.asarray(strategy.near_maximum(key, scores, None, pool, k, Options())).tolist())
+
+    drawn = {pick(key, 1) for key in jax.random.split(KEY, 40)}
+    assert drawn == {(0,), (2,)}
+    four = pick(KEY, 4)
+    assert set(four[:2]) == {0, 2} and four[2:] == (4, 1)
 
 
 def test_headroom_is_nats_below_the_maximum(ensemble, data):

@@ -6,6 +6,7 @@ appear. Error axes are logarithmic; if a value is not positive, linear below 10 
 """
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,8 +51,9 @@ def learning_curves(table: pd.DataFrame, column: str = "nll_mean", label: str = 
     Raises:
         ValueError: the table lacks a column, is empty, or has a number of labels twice in one run.
     """
+    runs = _runs(table, column)
     fig, ax = plt.subplots(figsize=(6.8, 3.9))
-    _draw_runs(ax, table, column)
+    _draw_runs(ax, runs)
     _error_axis(ax, table[column])
     ax.set(xlabel="labels n", ylabel=label, title=_how_many_runs(table))
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -94,44 +96,49 @@ def saturated_share(table: pd.DataFrame) -> Figure:
     Runs of strategies that do not score by MI-LB are left out. ValueError when none is left, else as
     `learning_curves`.
     """
+    scored = _scored_by_mi_lb(table)
+    shares = _runs(scored, "saturated_share")
     fig, ax = plt.subplots(figsize=(6.8, 3.3))
-    _draw_share(ax, table)
-    ax.set_title(_how_many_runs(_with_share(table)))
+    _draw_shares(ax, shares)
+    ax.set_title(_how_many_runs(scored))
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return fig
 
 
 @figure
-def against_released(table: pd.DataFrame, released: pd.DataFrame, caption: str) -> Figure:
+def against_released(table: pd.DataFrame, released: pd.DataFrame, notes: Sequence[str]) -> Figure:
     """A table of runs beside the released code's curves, and the saturated share of the pool.
 
     Args:
         table: of runs.
         released: columns strategy, seed, n, test_nll; drawn dashed, with open markers.
-        caption: device, date and protocol, written above; long lines are broken.
+        notes: lines on protocol, device and date, written above; long ones are broken.
 
     Raises:
         ValueError: as `learning_curves` for either table, and as `saturated_share`.
     """
-    fig, (errors, shares) = plt.subplots(1, 2, figsize=(9.2, 4.2), width_ratios=(1.7, 1))
-    _draw_runs(errors, table, "nll_mean")
-    for name, runs in _runs(released, "test_nll").items():
+    ours, theirs = _runs(table, "nll_mean"), _runs(released, "test_nll")
+    shares = _runs(_scored_by_mi_lb(table), "saturated_share")
+    fig, (errors, saturation) = plt.subplots(1, 2, figsize=(8.4, 4.2), width_ratios=(1.7, 1))
+    _draw_runs(errors, ours)
+    for name, runs in theirs.items():
         looks = strategy_style(RELEASED_NAMES.get(name, name))
         looks |= {"label": f"{strategy_style(name)['label']}: released code", "linestyle": (0, (3, 3))}
         errors.plot(runs.index, runs, **looks, mfc="white", ms=6.5, lw=1.0, zorder=1.5)
     _error_axis(errors, table["nll_mean"])
     errors.set(xlabel="labels n", ylabel=_NLL_LABEL)
-    _draw_share(shares, table)
+    _draw_shares(saturation, shares)
     handles, labels = errors.get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside lower center", ncols=4)
-    fig.suptitle(textwrap.fill(caption, 150), fontsize=7.5, x=0.01, ha="left", color="#333333")
+    caption = "\n".join(textwrap.fill(note, 135) for note in notes)
+    fig.suptitle(caption, fontsize=7.5, x=0.01, ha="left", color="#333333")
     return fig
 
 
-def panel_size(n_panels: int, n_rows: int = 1) -> tuple[float, float]:
-    """Width and height in inches of a figure with so many small panels in a row."""
-    width = float(np.clip(2.3 * n_panels, 4.6, 9.2))
-    return width, 0.3 + 2.6 * n_rows
+def panel_size(n_panels: int, n_rows: float = 1) -> tuple[float, float]:
+    """Width and height in inches of a figure with so many small panels in a row, and rows of such a height."""
+    width = float(np.clip(2.05 * n_panels, 4.4, 8.2))
+    return width, 0.3 + 2.4 * n_rows
 
 
 def _runs(table: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
@@ -151,8 +158,14 @@ def _runs(table: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
     return {str(name): rows.pivot(index="n", columns=run, values=column) for name, rows in strategies}
 
 
-def _draw_runs(ax: Axes, table: pd.DataFrame, column: str) -> None:
-    for name, runs in _runs(table, column).items():
+def _scored_by_mi_lb(table: pd.DataFrame) -> pd.DataFrame:
+    if "saturated_share" in table and table["saturated_share"].notna().any():
+        return table[table["saturated_share"].notna()]
+    raise ValueError("the table must have a column saturated_share with values: runs of a strategy that uses MI-LB")
+
+
+def _draw_runs(ax: Axes, strategies: dict[str, pd.DataFrame]) -> None:
+    for name, runs in strategies.items():
         style = strategy_style(name)
         ax.plot(runs.index, runs.mean(axis=1, skipna=False), **style, zorder=3)
         if runs.shape[1] > 1:
@@ -160,14 +173,8 @@ def _draw_runs(ax: Axes, table: pd.DataFrame, column: str) -> None:
             ax.fill_between(runs.index, runs.min(axis=1), runs.max(axis=1), color=style["color"], alpha=0.13, lw=0)
 
 
-def _with_share(table: pd.DataFrame) -> pd.DataFrame:
-    if "saturated_share" in table and table["saturated_share"].notna().any():
-        return table[table["saturated_share"].notna()]
-    raise ValueError("the table must have a column saturated_share with values: runs of a strategy that uses MI-LB")
-
-
-def _draw_share(ax: Axes, table: pd.DataFrame) -> None:
-    _draw_runs(ax, _with_share(table), "saturated_share")
+def _draw_shares(ax: Axes, shares: dict[str, pd.DataFrame]) -> None:
+    _draw_runs(ax, shares)
     ax.set(xlabel="labels n", ylabel="saturated share of the pool", ylim=(-0.02, 1.02))
 
 

@@ -31,17 +31,17 @@ def escape(
         start: where it started.
         grid, equilibrium: positions, and by noise intensity the density there after infinitely long a time.
     """
-    fig, axes = plt.subplots(1, len(positions), figsize=panel_size(len(positions)), sharex=True)
+    fig, axes = plt.subplots(1, len(positions), figsize=panel_size(len(positions)), sharex=True, squeeze=False)
     bins = np.linspace(grid[0], grid[-1], 61)
-    for ax, (sigma, q) in zip(np.atleast_1d(axes), positions.items(), strict=True):
+    for ax, (sigma, q) in zip(axes[0], positions.items(), strict=True):
         ax.hist(q, bins, density=True, color="#56B4E9", label="simulated")
         ax.plot(grid, equilibrium[sigma], color="black", lw=1, label="equilibrium")
         ax.plot(start, 0, "^", color="#D55E00", ms=7, clip_on=False, label="start", ls="none", zorder=3)
         _mark_wells(ax.axvline)
         ax.set(title=rf"$\sigma$ = {sigma:g}", xlabel="final position $q(T)$", ylim=(0, None))
         ax.grid(visible=False)
-    fig.legend(*np.atleast_1d(axes)[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
-    np.atleast_1d(axes)[0].set_ylabel("density")
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
+    axes[0, 0].set_ylabel("density")
     return fig
 
 
@@ -82,7 +82,7 @@ def saturation(
         rounding: the float32 difference of the two entropy bounds, minus the maximum (nats).
         log_gap: log of how far MI-LB is below its maximum.
     """
-    fig, (left, middle, right) = plt.subplots(1, 3, figsize=(9.2, 3.0))
+    fig, (left, middle, right) = plt.subplots(1, 3, figsize=(8.2, 2.8))
     left.axhline(maximum, color=_WELL_COLOR, lw=0.9, ls=(0, (4, 3)))
     left.annotate("largest MI-LB", (distance[-1], maximum), (0, -4), textcoords="offset points", ha="right", va="top")
     left.plot(distance, information, color="black", ls=(0, (1, 1)), label="mutual information")
@@ -96,7 +96,7 @@ def saturation(
     middle.set(title="value, millionfold", ylabel="MI-LB − largest ($10^{-6}$ nats)")
     largest_error = 1e6 * np.abs(rounding[2 * len(rounding) // 3 :]).max()
     middle.set_ylim(-1.2 * largest_error, 1.2 * largest_error)
-    middle.legend(loc="center left")
+    middle.legend(loc="lower right")
     right.plot(distance, -log_gap, color=strategy_style("mi-lb")["color"])
     right.set(title="what milb ranks by", ylabel="−log gap")
     for ax in (left, middle, right):
@@ -122,9 +122,9 @@ def where_labelled(
     bins = np.linspace(pool[:, 0].min(), pool[:, 0].max(), 18)
     for (above, below), (name, points) in zip(axes.T, picked.items(), strict=True):
         style = strategy_style(name)
-        above.scatter(*thinned(pool, 1_500).T, s=2, color=_POOL_COLOR, alpha=0.5, rasterized=True)
+        above.scatter(*thinned(pool, 800).T, s=2, color=_POOL_COLOR, alpha=0.5, rasterized=True)
         above.scatter(*thinned(points).T, s=9, color=style["color"], alpha=0.7, rasterized=True)
-        above.set_title(f"{style['label']}\n{titles[name]}")
+        above.set_title(f"{style['label']}\n{titles[name]}", fontsize=9)
         below.hist(points[:, 0], bins, density=True, color=style["color"], alpha=0.75, label="picked")
         below.hist(pool[:, 0], bins, density=True, histtype="step", color="black", lw=1, label="pool")
         below.set_xlabel(r"noise intensity $\sigma$")
@@ -147,7 +147,7 @@ def final_positions(samples: Mapping[str, Mapping[str, Float[np.ndarray, "_ 2"]]
     """
     sources = list(next(iter(samples.values())))
     shape = (len(samples), len(sources))
-    size = (1.65 * len(sources) + 0.6, 1.65 * len(samples) + 0.5)
+    size = (1.45 * len(sources) + 0.6, 1.45 * len(samples) + 0.5)
     fig, axes = plt.subplots(*shape, figsize=size, sharex=True, sharey=True, squeeze=False)
     for row, (title, by_source) in zip(axes, samples.items(), strict=True):
         for ax, (source, q) in zip(row, by_source.items(), strict=True):
@@ -190,7 +190,8 @@ def error_against_noise(
         count, _ = np.histogram(sigma[name], edges)
         total, _ = np.histogram(sigma[name], edges, weights=values)
         ax.stairs(total / np.maximum(count, 1), edges, baseline=None, color=style["color"], lw=2)
-        ax.set(title=f"{style['label']}\n{titles[name]}", xlabel=r"noise intensity $\sigma$")
+        ax.set_title(f"{style['label']}\n{titles[name]}", fontsize=9)
+        ax.set_xlabel(r"noise intensity $\sigma$")
     axes[0, 0].set_yscale("symlog", linthresh=LINEAR_BELOW)
     axes[0, 0].set_ylim(1.5 * min(-LINEAR_BELOW, *(values.min() for values in nll.values())), None)
     axes[0, 0].set_ylabel("NLL of a test point (nats)")

@@ -1,0 +1,45 @@
+"""`python -m milb.plots`: draw every file of figures/ from the tables in figures/data, and from nothing else.
+
+The same tables give the same bytes. A figure whose tables are not there is skipped, and its old files stay.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from milb import paths
+from milb.plots import curves, save
+
+DOUBLE_WELL_SEED_0 = "05_double_well_paper_seed0"
+RELEASED = "released_curves"
+
+
+def double_well_seed_0(data: Path) -> Figure:
+    """The paper's protocol on the double-well, seed 0, beside the released code's curves."""
+    recorded = curves.read_recorded(data / f"{DOUBLE_WELL_SEED_0}.csv")
+    released = curves.read_recorded(data / f"{RELEASED}.csv").table
+    released = released[released["benchmark"] == "double_well"]
+    return curves.against_released(recorded.table, released, recorded.notes)
+
+
+FIGURES: dict[str, Callable[[Path], Figure]] = {DOUBLE_WELL_SEED_0: double_well_seed_0}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw all figures; one line for each says what became of it."""
+    argparse.ArgumentParser(prog="python -m milb.plots", description=__doc__).parse_args(arguments)
+    data = paths.figures_data()
+    for name, draw in FIGURES.items():
+        try:
+            fig = draw(data)
+        except FileNotFoundError as missing:
+            print(f"{name}: skipped, {Path(missing.filename).relative_to(paths.root())} is not there")
+            continue
+        save(fig, name, "paper", folder=data.parent)
+        print(f"{name}: drawn")
+
+
+if __name__ == "__main__":
+    main()
