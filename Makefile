@@ -51,7 +51,7 @@ lab: env  ## open the notebooks in JupyterLab
 	$(RUN) -m jupyter lab notebooks
 
 bench: env  ## time the main kernels on this machine
-	@if [ -f tests/bench/run.py ]; then $(RUN) tests/bench/run.py; else echo "make bench comes later"; fi
+	$(RUN) tests/bench/run.py
 
 clean:  ## remove .venv and all caches; results in runs/ stay
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .pytest_cache .ruff_cache

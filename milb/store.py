@@ -9,7 +9,6 @@ import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ import numpy as np
 from jaxtyping import Array
 
 from milb.devices import describe, versions
-from milb.mdn import Ensemble
+from milb.mdn import Ensemble, Standardisation, initialise
 from milb.protocol import Protocol
-from milb.training import fit_buffer
+from milb.training import network_of
 
 FORMAT = "milb run"
 VERSION = 1
@@ -86,17 +85,21 @@ class RunState:
 
 def _load_ensemble(arrays: dict[str, np.ndarray], protocol: Protocol) -> Ensemble:
     """The skeleton first, from the settings; then its arrays, by name."""
-    n_inputs, n_outputs = arrays["ensemble.inputs.mean"].shape[0], arrays["ensemble.outputs.mean"].shape[0]
-    buffers = (jnp.zeros((2, n_inputs)), jnp.zeros((2, n_outputs)), jnp.asarray(1))
-    skeleton = jax.eval_shape(partial(fit_buffer, protocol=protocol), jax.random.key(0), *buffers)
+    inputs, outputs = (
+        Standardisation(*(jnp.asarray(arrays[f"ensemble.{side}.{name}"]) for name in ("mean", "scale")))
+        for side in ("inputs", "outputs")
+    )
+    network = network_of(protocol, len(outputs.mean))
+    n_inputs = len(inputs.mean)
+    skeleton = jax.eval_shape(lambda key: initialise(key, network, protocol.n_members, n_inputs), jax.random.key(0))
 
     def fill(where: Any, leaf: jax.ShapeDtypeStruct) -> Array:
-        name = f"ensemble{jax.tree_util.keystr(where)}"
+        name = f"ensemble.parameters{jax.tree_util.keystr(where)}"
         if arrays[name].shape != leaf.shape:
             raise ValueError(f"{name} has shape {arrays[name].shape}, not {leaf.shape}")
         return jnp.asarray(arrays[name])
 
-    return jax.tree_util.tree_map_with_path(fill, skeleton)
+    return Ensemble(jax.tree_util.tree_map_with_path(fill, skeleton), inputs, outputs, network)
 
 
 def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

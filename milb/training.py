@@ -73,7 +73,7 @@ def fit_buffer(
     inputs, outputs = standardise(x, labelled), standardise(y, labelled)
     x = jnp.where(labelled[:, None], inputs(x), 0)
     y = jnp.where(labelled[:, None], outputs(y), 0)
-    network = MixtureDensityNetwork(protocol.width, protocol.depth, protocol.n_components, y.shape[1])
+    network = network_of(protocol, y.shape[1])
     init_key, batch_key = jax.random.split(key)
     parameters = initialise(init_key, network, protocol.n_members, x.shape[1])
     train = jax.shard_map(
@@ -84,6 +84,11 @@ def fit_buffer(
         check_vma=False,
     )
     return Ensemble(train(parameters, batch_key, x, y, n_labelled), inputs, outputs, network)
+
+
+def network_of(protocol: Protocol, n_outputs: int) -> MixtureDensityNetwork:
+    """The architecture that a protocol asks for."""
+    return MixtureDensityNetwork(protocol.width, protocol.depth, protocol.n_components, n_outputs)
 
 
 def standardise(values: Float[Array, "N d"], labelled: Array) -> Standardisation:

@@ -26,7 +26,6 @@ jaxtyping.install_import_hook(
         "milb.mdn",
         "milb.training",
         "milb.acquisition",
-        "milb.selection",
         "milb.strategy",
         "milb.problems.double_well",
         "milb.problems.sphere",

@@ -18,6 +18,9 @@ SMOKE = PROBLEMS["double_well"].protocol("smoke")
         ({"n_query": 2.5}, "n_query must be an integer"),
         ({"n_query": True}, "n_query must be an integer"),
         ({"block_size": 0}, "block_size"),
+        ({"sbal_temperature": 0.0}, "sbal_temperature must be positive"),
+        ({"max_dist_weight": -1.0}, "max_dist_weight must not be negative"),
+        ({"max_dist_features": "hidden"}, "max_dist_features must be one of"),
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
         ({"n_rounds": 1_000}, "more than n_pool"),
     ],
@@ -33,7 +36,9 @@ def test_unknown_setting_is_named():
 
 
 def test_options_have_the_released_defaults():
-    assert Options() == Options(variance="mean", block_size=256)
+    assert Options() == Options(
+        variance="mean", sbal_temperature=1.0, max_dist_weight=1.0, max_dist_features="means", block_size=256
+    )
 
 
 def test_n_final():

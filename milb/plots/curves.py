@@ -52,7 +52,7 @@ def learning_curves(table: pd.DataFrame, column: str = "nll_mean", label: str = 
         ValueError: the table lacks a column, is empty, or has a number of labels twice in one run.
     """
     runs = _runs(table, column)
-    fig, ax = plt.subplots(figsize=(6.8, 3.9))
+    fig, ax = plt.subplots(figsize=(6.2, 3.4))
     _draw_runs(ax, runs)
     _error_axis(ax, table[column])
     ax.set(xlabel="labels n", ylabel=label, title=_how_many_runs(table))
@@ -98,7 +98,7 @@ def saturated_share(table: pd.DataFrame) -> Figure:
     """
     scored = _scored_by_mi_lb(table)
     shares = _runs(scored, "saturated_share")
-    fig, ax = plt.subplots(figsize=(6.8, 3.3))
+    fig, ax = plt.subplots(figsize=(6.2, 2.7))
     _draw_shares(ax, shares)
     ax.set_title(_how_many_runs(scored))
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -119,7 +119,7 @@ def against_released(table: pd.DataFrame, released: pd.DataFrame, notes: Sequenc
     """
     ours, theirs = _runs(table, "nll_mean"), _runs(released, "test_nll")
     shares = _runs(_scored_by_mi_lb(table), "saturated_share")
-    fig, (errors, saturation) = plt.subplots(1, 2, figsize=(8.4, 4.2), width_ratios=(1.7, 1))
+    fig, (errors, saturation) = plt.subplots(1, 2, figsize=(8.0, 3.9), width_ratios=(1.7, 1))
     _draw_runs(errors, ours)
     for name, runs in theirs.items():
         looks = strategy_style(RELEASED_NAMES.get(name, name))
@@ -130,15 +130,15 @@ def against_released(table: pd.DataFrame, released: pd.DataFrame, notes: Sequenc
     _draw_shares(saturation, shares)
     handles, labels = errors.get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside lower center", ncols=4)
-    caption = "\n".join(textwrap.fill(note, 135) for note in notes)
+    caption = "\n".join(textwrap.fill(note, 130) for note in notes)
     fig.suptitle(caption, fontsize=7.5, x=0.01, ha="left", color="#333333")
     return fig
 
 
 def panel_size(n_panels: int, n_rows: float = 1) -> tuple[float, float]:
     """Width and height in inches of a figure with so many small panels in a row, and rows of such a height."""
-    width = float(np.clip(2.05 * n_panels, 4.4, 8.2))
-    return width, 0.3 + 2.4 * n_rows
+    width = float(np.clip(2.0 * n_panels, 4.4, 8.0))
+    return width, 0.3 + 2.2 * n_rows
 
 
 def _runs(table: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:

@@ -13,7 +13,7 @@ from milb.plots.style import figure, strategy_style
 
 MAX_POINTS = 5_000  # in one scatter; of more, evenly spaced ones are drawn
 CROSSOVER = (0.5, 1.2)  # noise intensities around the onset of escape, sigma = sqrt(a / 2) = 0.71
-_POOL_COLOR, _WELL_COLOR, _TRUTH_COLOR = "#999999", "#555555", "#666666"
+_POINT_COLOR, _WELL_COLOR, _TRUTH_COLOR = "#aaaaaa", "#555555", "#666666"
 _WELLS = {"color": _WELL_COLOR, "lw": 0.9, "ls": (0, (4, 3)), "zorder": 1}
 
 
@@ -82,7 +82,7 @@ def saturation(
         rounding: the float32 difference of the two entropy bounds, minus the maximum (nats).
         log_gap: log of how far MI-LB is below its maximum.
     """
-    fig, (left, middle, right) = plt.subplots(1, 3, figsize=(8.2, 2.8))
+    fig, (left, middle, right) = plt.subplots(1, 3, figsize=(8.0, 2.6))
     left.axhline(maximum, color=_WELL_COLOR, lw=0.9, ls=(0, (4, 3)))
     left.annotate("largest MI-LB", (distance[-1], maximum), (0, -4), textcoords="offset points", ha="right", va="top")
     left.plot(distance, information, color="black", ls=(0, (1, 1)), label="mutual information")
@@ -108,10 +108,10 @@ def saturation(
 def where_labelled(
     pool: Float[np.ndarray, "N 2"], picked: Mapping[str, Float[np.ndarray, "_ 2"]], titles: Mapping[str, str]
 ) -> Figure:
-    """Noise intensity and coupling of the points that each strategy had labelled, beside those of the pool.
+    """Noise intensity and coupling of the points that each strategy had labelled; below, of the pool as well.
 
     Args:
-        pool: (sigma, kappa) of all points.
+        pool: (sigma, kappa) of all points, of which the noise is shown.
         picked: the same of the points picked, by strategy.
         titles: a line under the strategy's name, by strategy.
     """
@@ -122,8 +122,7 @@ def where_labelled(
     bins = np.linspace(pool[:, 0].min(), pool[:, 0].max(), 18)
     for (above, below), (name, points) in zip(axes.T, picked.items(), strict=True):
         style = strategy_style(name)
-        above.scatter(*thinned(pool, 800).T, s=2, color=_POOL_COLOR, alpha=0.5, rasterized=True)
-        above.scatter(*thinned(points).T, s=9, color=style["color"], alpha=0.7, rasterized=True)
+        above.scatter(*thinned(points).T, s=5, color=style["color"], rasterized=True)
         above.set_title(f"{style['label']}\n{titles[name]}", fontsize=9)
         below.hist(points[:, 0], bins, density=True, color=style["color"], alpha=0.75, label="picked")
         below.hist(pool[:, 0], bins, density=True, histtype="step", color="black", lw=1, label="pool")
@@ -147,13 +146,13 @@ def final_positions(samples: Mapping[str, Mapping[str, Float[np.ndarray, "_ 2"]]
     """
     sources = list(next(iter(samples.values())))
     shape = (len(samples), len(sources))
-    size = (1.45 * len(sources) + 0.6, 1.45 * len(samples) + 0.5)
+    size = (1.35 * len(sources) + 0.6, 1.35 * len(samples) + 0.5)
     fig, axes = plt.subplots(*shape, figsize=size, sharex=True, sharey=True, squeeze=False)
     for row, (title, by_source) in zip(axes, samples.items(), strict=True):
         for ax, (source, q) in zip(row, by_source.items(), strict=True):
             is_truth = source == "simulator"
             color = _TRUTH_COLOR if is_truth else strategy_style(source)["color"]
-            ax.scatter(*thinned(q).T, s=4, color=color, alpha=0.4, rasterized=True)
+            ax.scatter(*thinned(q).T, s=3, color=color, rasterized=True)
             _mark_wells(ax.axvline)
             _mark_wells(ax.axhline)
             outside = np.count_nonzero(np.abs(q).max(axis=1) > limit)
@@ -186,7 +185,7 @@ def error_against_noise(
     for ax, (name, values) in zip(axes[0], nll.items(), strict=True):
         style = strategy_style(name)
         points = thinned(np.stack([sigma[name], values], axis=1))
-        ax.scatter(*points.T, s=3, color=_POOL_COLOR, alpha=0.5, rasterized=True)
+        ax.scatter(*points.T, s=2, color=_POINT_COLOR, rasterized=True)
         count, _ = np.histogram(sigma[name], edges)
         total, _ = np.histogram(sigma[name], edges, weights=values)
         ax.stairs(total / np.maximum(count, 1), edges, baseline=None, color=style["color"], lw=2)

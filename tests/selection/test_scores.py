@@ -105,3 +105,31 @@ def test_refuses(select, arguments, message):
 def test_k_too_large_raises_inside_jit_too(select):
     with pytest.raises(ValueError, match="k must be between"):
         jax.jit(lambda s: select(s, 5))(SCORES)
+
+
+def test_sbal_of_reference(reference):
+    data = reference("acquisition")
+    picks = selection.sbal(jax.random.PRNGKey(7), data["max_dist/scores"], 25)
+    np.testing.assert_array_equal(picks, data["sbal/selected_25_temperature_1_key_7"])
+
+
+def test_sbal_draws_from_the_softmax():
+    scores = np.array([0.0, 1.0, 2.0, -1.0], np.float32)
+    draws = jax.vmap(lambda key: selection.sbal(key, scores, 1, 0.7)[0])(jax.random.split(jax.random.key(0), 20_000))
+    expected = np.exp(scores / 0.7) / np.exp(scores / 0.7).sum()
+    np.testing.assert_allclose(np.bincount(draws, minlength=4) / 20_000, expected, atol=0.015)
+
+
+def test_sbal_at_the_ends_of_temperature():
+    scores = np.random.default_rng(0).normal(size=40).astype(np.float32)
+    np.testing.assert_array_equal(selection.sbal(jax.random.key(0), scores, 5, 1e-6), selection.top_k(scores, 5))
+    huge = 1e30 * scores  # differences beyond float32 once divided: still the best first
+    np.testing.assert_array_equal(selection.sbal(jax.random.key(0), huge, 1, 1e-12), selection.top_k(scores, 1))
+    first = [int(selection.sbal(jax.random.key(seed), scores, 1, 1e9)[0]) for seed in range(60)]
+    assert len(set(first)) > 20
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, np.inf, np.nan])
+def test_sbal_refuses_temperature(temperature):
+    with pytest.raises(ValueError, match="temperature must be positive"):
+        selection.sbal(jax.random.key(0), SCORES, 1, temperature)

@@ -1,0 +1,25 @@
+"""The README's Python runs as it stands, in the order in which it is read."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from milb.problems import PROBLEMS
+from milb.strategy import STRATEGIES
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_block_of_python_runs(tmp_path):
+    code = "\n".join(re.findall(r"```python\n(.*?)```", README, re.DOTALL))
+    code = code.replace('protocol("demo")', 'protocol("smoke")').replace("milb.use_cpu_cores()", "")
+    means = np.zeros((2, 3, 4, 5), np.float32)
+    namespace = {"logits": means[..., 0], "means": means, "variances": means + 1}
+    exec(compile(code, "README.md", "exec"), namespace)
+    assert namespace["result"].history["n"].iloc[0] == PROBLEMS["double_well"].protocol("smoke").n_initial
+
+
+def test_lists_every_strategy():
+    for name in STRATEGIES:
+        assert f"`{name}`" in README

@@ -1,0 +1,224 @@
+"""Nothing is lost: runs go on where they were killed, and a file that cannot be used is set aside, not overwritten."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from milb import learner, store
+from milb.learner import run
+from milb.problems import PROBLEMS
+
+PROBLEM = PROBLEMS["double_well"]
+PROTOCOL = PROBLEM.protocol("smoke").replace(n_components=2, width=8, n_rounds=4)
+
+
+def timeless(history):
+    return history[[name for name in history if not name.endswith("seconds")]]
+
+
+def assert_same_run(a, b):
+    pd.testing.assert_frame_equal(timeless(a.history), timeless(b.history))
+    np.testing.assert_array_equal(a.picks, b.picks)
+    np.testing.assert_array_equal(a.test_nll, b.test_nll)
+    for x, y in zip(jax.tree.leaves(a.ensemble), jax.tree.leaves(b.ensemble), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert (a.problem, a.strategy, a.seed, a.training_seed, a.protocol) == (
+        b.problem, b.strategy, b.seed, b.training_seed, b.protocol,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    return run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.npz"
+
+
+class Killed(Exception):
+    """Stands for the process ending."""
+
+
+def run_until(path, round_index, monkeypatch):
+    """A run that ends right after it has stored a round."""
+    save = store.RunState.save
+
+    def save_and_die(state, *arguments):
+        save(state, *arguments)
+        if len(state.records) == round_index + 1:
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(store.RunState, "save", save_and_die)
+        run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path)
+
+
+@pytest.mark.parametrize("round_index", [0, 2, 4])
+def test_goes_on_after_the_last_stored_round(path, round_index, uninterrupted, monkeypatch):
+    run_until(path, round_index, monkeypatch)
+    assert_same_run(run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path), uninterrupted)
+
+
+def test_finished_run_is_only_read(path, uninterrupted, monkeypatch):
+    first = run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path)
+    before = path.read_bytes()
+    monkeypatch.setattr(learner, "_train_round", None)
+    again = run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path)
+    assert_same_run(again, first)
+    assert_same_run(again, uninterrupted)
+    pd.testing.assert_frame_equal(again.history, first.history)
+    assert path.read_bytes() == before
+
+
+CHILD = """
+import sys
+from milb.learner import run
+from milb.problems import PROBLEMS
+problem = PROBLEMS["double_well"]
+protocol = problem.protocol("smoke").replace(n_components=2, width=8, n_rounds=4)
+run(problem, "mi-lb", 0, protocol, progress=False, store=sys.argv[1])
+"""
+
+
+def rounds_in(path):
+    return len(store.read(path)[0]["records"]) if path.exists() else 0
+
+
+@pytest.mark.slow
+def test_survives_sigkill_at_random_times(path, uninterrupted):
+    """Killed while it starts, then again and again a random time after it has stored a round."""
+    rng = np.random.default_rng()
+    for kill in range(4):
+        stored = rounds_in(path)
+        process = subprocess.Popen([sys.executable, "-c", CHILD, str(path)])
+        while kill and rounds_in(path) == stored and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, 0.1 if kill else 3))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert rounds_in(path) > 0
+    assert_same_run(run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path), uninterrupted)
+
+
+@pytest.mark.slow
+def test_a_reader_never_finds_half_a_file(path):
+    """Killed while it does nothing but write."""
+    code = f"""
+import numpy as np, pathlib
+from milb import store
+for i in range(10_000):
+    store.write(pathlib.Path({str(path)!r}), {{"i": i}}, {{"a": np.full(100_000, i)}})
+"""
+    for patience in (0.05, 0.2, 0.3):
+        process = subprocess.Popen([sys.executable, "-c", code])
+        while not path.exists() and process.poll() is None:
+            time.sleep(0.05)
+        time.sleep(patience)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        header, arrays = store.read(path)
+        assert (arrays["a"] == header["i"]).all() and len(arrays["a"]) == 100_000
+
+
+def truncated(path):
+    run(PROBLEM, "mi-lb", 0, PROTOCOL.replace(n_rounds=0), progress=False, store=path)
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def foreign_text(path):
+    path.write_text("strategy,n\n")
+
+
+def foreign_npz(path):
+    with path.open("wb") as file:
+        np.savez(file, a=np.ones(3))
+
+
+def empty(path):
+    path.touch()
+
+
+def pickled(path):
+    with path.open("wb") as file:
+        np.savez(file, header=np.array({"format": "milb run"}, dtype=object))
+
+
+def newer(path):
+    with path.open("wb") as file:
+        np.savez(file, header=np.array(json.dumps({"format": "milb run", "version": 99})))
+
+
+def rows_missing(path):
+    run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path)
+    header, arrays = store.read(path)
+    store.write(path, header, {"rows": arrays["rows"][:-1]})
+
+
+@pytest.mark.parametrize("spoil", [truncated, foreign_text, foreign_npz, empty, pickled, newer, rows_missing])
+def test_file_that_cannot_be_used_is_set_aside_and_the_run_starts_over(path, spoil, uninterrupted):
+    spoil(path)
+    content = path.read_bytes()
+    with pytest.warns(UserWarning, match=r"run\.npz is no file of a milb run .*set aside as run\.npz\.unreadable"):
+        result = run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path)
+    assert_same_run(result, uninterrupted)
+    assert path.with_name("run.npz.unreadable").read_bytes() == content
+    assert store.read(path) is not None
+
+
+def test_files_set_aside_before_are_kept(path):
+    for content in ("a", "b", "c"):
+        path.write_text(content)
+        with pytest.warns(UserWarning, match="set aside"):
+            assert store.read(path) is None
+    kept = {file.read_text() for file in path.parent.iterdir()}
+    assert kept == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "seed", "changes", "message"),
+    [
+        ("random", 0, {}, "strategy: stored 'mi-lb', asked 'random'"),
+        ("mi-lb", 1, {}, "seed: stored 0, asked 1"),
+        ("mi-lb", 0, {"width": 9}, "protocol.width: stored 8, asked 9"),
+        ("mi-lb", 0, {"variance": "trace"}, "protocol.variance: stored 'mean', asked 'trace'"),
+    ],
+)
+def test_store_made_with_other_settings_is_refused(path, strategy, seed, changes, message, monkeypatch):
+    run_until(path, 0, monkeypatch)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=message):
+        run(PROBLEM, strategy, seed, PROTOCOL.replace(**changes), progress=False, store=path)
+    assert path.read_bytes() == before
+
+
+def test_going_on_on_other_devices_warns(path, uninterrupted, monkeypatch):
+    run_until(path, 1, monkeypatch)
+    monkeypatch.setattr(store, "describe", lambda: "8 x another device")
+    with pytest.warns(UserWarning, match="goes on on 8 x another device: rounding differs"):
+        run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path)
+
+
+def test_folder_that_cannot_take_the_file_is_found_before_the_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(learner, "_train_round", None)
+    with pytest.raises(PermissionError, match="does not exist or cannot be written"):
+        run(PROBLEM, "mi-lb", 0, PROTOCOL, store=tmp_path / "missing" / "run.npz")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        run(PROBLEM, "mi-lb", 0, PROTOCOL, store=tmp_path)
+
+
+def test_failed_write_keeps_the_old_file_and_no_temporary(path, monkeypatch):
+    store.write(path, {"i": 1}, {})
+    monkeypatch.setattr(store.np, "savez", lambda *_, **__: (_ for _ in ()).throw(OSError("no space left")))
+    with pytest.raises(OSError, match="no space"):
+        store.write(path, {"i": 2}, {})
+    monkeypatch.undo()
+    assert store.read(path)[0]["i"] == 1 and list(path.parent.iterdir()) == [path]
