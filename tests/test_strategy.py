@@ -122,7 +122,7 @@ def test_headroom_is_nats_below_the_maximum(ensemble, data):
 
 
 def test_unknown_name_lists_what_there_is():
-    with pytest.raises(ValueError, match="unknown strategy 'mi-bl'; there are 'random', 'variance', .*'mi-lb'"):
+    with pytest.raises(ValueError, match=r"unknown strategy 'mi-bl'; there are 'random', 'variance', .*'mi-lb'"):
         strategy.get("mi-bl")
 
 
