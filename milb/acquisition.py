@@ -88,6 +88,27 @@ def last_layer(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"
     return features(first_member(ensemble), x)[0]
 
 
+def fisher_factors(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
+    """BAIT's embedding of each point in factors, (B, K * D + width): coefficients, then the features of `last_layer`.
+
+    The embedding is the gradient of log p(y | x) by the mean head's weights of member 0, at one y drawn from it.
+    """
+    member = first_member(ensemble)
+    mixture = _floored(jax.tree.map(lambda leaf: leaf[0], predict(member, x)))
+    y = jax.vmap(lambda mixture, key: mixture.sample(key))(mixture, keys)
+    coefficients = fisher_coefficients(mixture, y, ensemble.outputs.scale)
+    return jnp.concatenate([coefficients, features(member, x)[0]], axis=1)
+
+
+def fisher_coefficients(
+    mixture: Mixture, y: Float[Array, "B D"], output_scale: Float[Array, "D"]
+) -> Float[Array, "B KD"]:
+    """Responsibility times (y - mean) / variance, per component and dimension, by the network's own output units."""
+    responsibility = jax.nn.softmax(mixture.component_log_prob(y), axis=-1)[..., None]
+    slope = responsibility * (y[:, None] - mixture.means) / mixture.variances * output_scale[None, None]
+    return slope.reshape(len(y), -1)
+
+
 ACQUISITIONS: dict[str, Acquisition] = {
     "random": random,
     "variance": epistemic_variance,

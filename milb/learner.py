@@ -106,6 +106,7 @@ def run(
     if not isinstance(protocol, Protocol):
         raise TypeError(f"protocol must be a Protocol such as problem.protocol('demo'), got {protocol!r}")
     chosen = strategies.get(strategy)
+    problem = problem.configured(protocol) if hasattr(problem, "configured") else problem
     settings = {
         "problem": problem.name,
         "strategy": strategy if isinstance(strategy, str) else getattr(strategy, "__name__", type(strategy).__name__),

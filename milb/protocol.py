@@ -15,16 +15,20 @@ class Options:
     """What a strategy may be told beside its name; every default is what produced the paper's tables.
 
     Attributes:
+        bait_ridge: of BAIT's information matrix; 1 in the released experiments, 1e-3 in the published text.
         sbal_temperature: of the SBAL strategies, in the units of their score; 0.3 was the released code's own default.
         max_dist_weight: how much scores count beside distances in MaxDist.
         max_dist_features: MaxDist's distances are between the members' "means" (released experiments) or between
             "inputs" (published text).
+        gibbs_half: the ternary problem's Gibbs energy has a factor 1/2 before its quadratic term (published text).
         variance: the epistemic variance of an output vector is the "mean" over its dimensions (released
             experiments) or the "trace" of the covariance (published text). Both rank alike.
         block_size: pool points scored at once. Scores do not depend on it, memory does.
     """
 
+    gibbs_half: bool = False
     variance: Literal["mean", "trace"] = "mean"
+    bait_ridge: float = 1.0
     sbal_temperature: float = 1.0
     max_dist_weight: float = 1.0
     max_dist_features: Literal["means", "inputs"] = "means"
@@ -34,6 +38,8 @@ class Options:
         _one_of("variance", self.variance, ("mean", "trace"))
         _one_of("max_dist_features", self.max_dist_features, ("means", "inputs"))
         _at_least("block_size", self.block_size, 1)
+        if not self.bait_ridge > 0:
+            raise ValueError(f"bait_ridge must be positive, got {self.bait_ridge!r}")
         if not self.sbal_temperature > 0:
             raise ValueError(f"sbal_temperature must be positive, got {self.sbal_temperature!r}")
         if not self.max_dist_weight >= 0:

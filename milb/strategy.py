@@ -123,6 +123,24 @@ def core_set(key: PRNGKey, ensemble: Ensemble, pool: Pool, k: int, options: Opti
     return selection.k_center(features, labelled, k, pool.available, mask)
 
 
+def bait(key: PRNGKey, ensemble: Ensemble, pool: Pool, k: int, options: Options | None = None) -> Array:
+    """BAIT on the Fisher embeddings of member 0's mean head, one draw of y a point; no score."""
+    options = options or Options()
+    factors = acquisition.map_pool(acquisition.fisher_factors, key, ensemble, pool.x, options)
+    split = ensemble.network.n_components * ensemble.n_outputs
+    labelled, mask = pool.labelled(factors)
+    return selection.bait(
+        factors[:, :split],
+        factors[:, split:],
+        labelled[:, :split],
+        labelled[:, split:],
+        k,
+        options.bait_ridge,
+        available=pool.available,
+        labelled_mask=mask,
+    )
+
+
 def _means_as_features(key: PRNGKey, ensemble: Ensemble, pool: Pool, options: Options) -> Array:
     return acquisition.map_pool(acquisition.member_means, key, ensemble, pool.x, options)
 
@@ -153,6 +171,7 @@ STRATEGIES: dict[str, Strategy] = {
     "mi-lb-ties": Scored(acquisition.mi_lower_bound, near_maximum, _headroom_of_value),
     "mi-lb-sbal": Scored(acquisition.mi_lower_bound, sbal, _headroom_of_value),
     "mi-lb-maxdist": Scored(acquisition.mi_lower_bound, max_dist, _headroom_of_value),
+    "bait": bait,
     "core-set": core_set,
 }
 

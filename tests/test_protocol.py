@@ -37,7 +37,12 @@ def test_unknown_setting_is_named():
 
 def test_options_have_the_released_defaults():
     assert Options() == Options(
-        variance="mean", sbal_temperature=1.0, max_dist_weight=1.0, max_dist_features="means", block_size=256
+        gibbs_half=False,
+        variance="mean",
+        sbal_temperature=1.0,
+        max_dist_weight=1.0,
+        max_dist_features="means",
+        block_size=256,
     )
 
 

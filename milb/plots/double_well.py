@@ -92,11 +92,11 @@ def saturation(
     middle.plot(distance, -1e6 * np.exp(log_gap), color=strategy_style("mi-lb")["color"], label="exact")
     released = strategy_style("mi-lb-released")
     looks = {"color": released["color"], "marker": released["marker"], "ls": "none", "ms": 3.5}
-    middle.plot(distance, 1e6 * rounding, **looks, label="float32 difference", zorder=1.5)
+    middle.plot(distance, 1e6 * rounding, **looks, label="in float32", zorder=1.5)
     middle.set(title="value, millionfold", ylabel="MI-LB − largest ($10^{-6}$ nats)")
     largest_error = 1e6 * np.abs(rounding[2 * len(rounding) // 3 :]).max()
     middle.set_ylim(-1.2 * largest_error, 1.2 * largest_error)
-    middle.legend(loc="lower right")
+    middle.legend(loc="center left", handlelength=1.4)
     right.plot(distance, -log_gap, color=strategy_style("mi-lb")["color"])
     right.set(title="what milb ranks by", ylabel="−log gap")
     for ax in (left, middle, right):

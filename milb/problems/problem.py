@@ -12,7 +12,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from milb.devices import cpu
 from milb.mixture import PRNGKey
-from milb.protocol import Protocol, check_scale
+from milb.protocol import Options, Protocol, check_scale
 
 
 class Dataset(NamedTuple):
@@ -47,6 +47,10 @@ class Problem(ABC):
     def n_outputs(self) -> int:
         """D, columns of y."""
         return len(self.output_names)
+
+    def configured(self, options: Options) -> Problem:
+        """The problem as the options of a run ask for it: itself, where none concern it."""
+        return self
 
     @abstractmethod
     def sample(self, key: PRNGKey, n: int) -> Float[Array, "n dx"]:

@@ -6,6 +6,7 @@ Called with concrete arrays they check them; inside jit they cannot, and then a 
 finite is picked only when no other row is left.
 """
 
+from milb.selection.bait import bait
 from milb.selection.distance import k_center, lcmd, max_dist
 from milb.selection.scores import sbal, top_k, top_k_ties_last
 
@@ -16,6 +17,7 @@ SELECTORS = {
     "max_dist": max_dist,
     "k_center": k_center,
     "lcmd": lcmd,
+    "bait": bait,
 }
 
 __all__ = ["SELECTORS", *SELECTORS]

@@ -106,7 +106,7 @@ def greedy(space: Space, k: int, first: Array, gain: Callable[[Nearest], Array],
 
     def pick(state: tuple[Nearest, Array, Array], round_index: Array) -> tuple[tuple[Nearest, Array, Array], Array]:
         nearest, left, values = state
-        row = _best_left(values, left, space.usable)
+        row = best_left(values, left, space.usable)
         distance = ((space.features - space.features[:, row][:, None]) ** 2).sum(0)
         nearest = _nearer(nearest, distance, n_labelled + round_index)
         return (nearest, left.at[row].set(False), gain(nearest)), row
@@ -115,7 +115,7 @@ def greedy(space: Space, k: int, first: Array, gain: Callable[[Nearest], Array],
     return rows
 
 
-def _best_left(values: Array, left: Array, usable: Array) -> Array:
+def best_left(values: Array, left: Array, usable: Array) -> Array:
     """First row of the largest value among those left: usable ones first."""
     good = left & usable
     candidates = jnp.where(good.any(), good, left)
