@@ -29,6 +29,7 @@ LAYERS = (
     "strategy",
     "store",
     "learner",
+    "ablation",
     "problems",
     "study",
     "two_index",

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Key
 
 from milb.mixture import PRNGKey
-from milb.problems.problem import Dataset, Problem
+from milb.problems.problem import Dataset, Problem, offline_protocols
 from milb.protocol import Protocol
 
 N_PARTICLES = 5
@@ -61,6 +61,17 @@ class DoubleWell(Problem):
         ),
         "paper": _PAPER,
     }  # fmt: skip
+    offline_protocols: ClassVar = offline_protocols(
+        _PAPER,
+        150_000,
+        n_pool=200_000,
+        n_test=5_000,
+        batch_size=256,
+        weight_decay=1e-5,
+        warmup_steps=3_000,
+        decay_steps=5_000,
+    )
+    offline_seed = 0
 
     def sample(self, key: PRNGKey, n: int) -> Float[Array, "n 7"]:
         """n inputs, each coordinate uniform over its range."""

@@ -13,7 +13,7 @@ from jaxtyping import Array, ArrayLike, Float
 from milb.devices import cpu
 from milb.mixture import Mixture, PRNGKey
 from milb.problems.mixture_problem import MixtureProblem, draw_component, draw_within
-from milb.problems.problem import Dataset
+from milb.problems.problem import Dataset, offline_protocols
 from milb.protocol import Protocol
 
 N_INPUTS, N_OUTPUTS, N_LATENTS, N_MODES, N_FREQUENCIES = 10, 16, 4, 3, 128
@@ -72,6 +72,8 @@ class Multimodal(MixtureProblem):
         ),
         "paper": _PAPER,
     }  # fmt: skip
+    offline_protocols: ClassVar = offline_protocols(_PAPER, 80_000, weight_decay=1e-5, warmup_steps=2_000)
+    offline_seed = 42
 
     @cached_property
     def parameters(self) -> Parameters:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -31,12 +31,15 @@ class Problem(ABC):
         name: its key in `milb.problems.PROBLEMS`.
         input_names, output_names: one name a column.
         protocols: settings of a run for each of the scales "smoke", "demo" and "paper".
+        offline_protocols, offline_seed: settings of plain supervised training on a large set, and its dataset's seed.
     """
 
     name: str
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     protocols: dict[str, Protocol]
+    offline_protocols: dict[str, Protocol]
+    offline_seed: int
 
     @property
     def n_inputs(self) -> int:
@@ -95,6 +98,16 @@ class Problem(ABC):
         check_scale(scale)
         return self.protocols[scale]
 
+    def offline_protocol(self, scale: str) -> Protocol:
+        """The settings of `milb.training.fit_offline` on this problem; ValueError as `protocol`."""
+        check_scale(scale)
+        return self.offline_protocols[scale]
+
+    def offline_dataset(self, scale: str) -> Dataset:
+        """The large set that goes with `offline_protocol`, and its test set."""
+        protocol = self.offline_protocol(scale)
+        return self.dataset(self.offline_seed, protocol.n_pool, protocol.n_test, 1)
+
     def _checked_inputs(self, x: ArrayLike) -> Float[np.ndarray, "n dx"]:
         x = np.asarray(x, np.float32)
         if x.ndim != 2 or x.shape[1] != self.n_inputs:
@@ -102,6 +115,17 @@ class Problem(ABC):
         if not np.isfinite(x).all():
             raise ValueError(f"x must be finite; row {np.argwhere(~np.isfinite(x))[0][0]} is not")
         return x
+
+
+def offline_protocols(paper: Protocol, steps: int, **changes: Any) -> dict[str, Protocol]:
+    """The three scales of offline training: a published one of so many steps, and two that are short."""
+    offline = paper.replace(n_initial=1, n_rounds=0, steps_per_label=1, min_steps=steps, max_steps=steps, **changes)
+    short = {"n_members": 2, "width": 32, "batch_size": 64}
+    return {
+        "smoke": offline.replace(n_pool=1_000, n_test=300, min_steps=600, max_steps=600, warmup_steps=50, **short),
+        "demo": offline.replace(n_pool=5_000, n_test=1_000, min_steps=3_000, max_steps=3_000, **short),
+        "paper": offline,
+    }
 
 
 @lru_cache(maxsize=4)

@@ -7,12 +7,13 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Key
 
 from milb.devices import cpu
 from milb.mixture import Mixture, PRNGKey
 from milb.problems.mixture_problem import MixtureProblem, draw_component, draw_within
-from milb.problems.problem import Dataset, Problem
+from milb.problems.problem import Dataset, Problem, offline_protocols
 from milb.protocol import Options, Protocol
 
 N_PHASES, N_PROCESS = 4, 6
@@ -75,6 +76,10 @@ class Ternary(MixtureProblem):
         ),
         "paper": _PAPER,
     }  # fmt: skip
+    offline_protocols: ClassVar = offline_protocols(
+        _PAPER, 80_000, n_pool=100_000, n_test=10_000, batch_size=128, warmup_steps=1_000
+    )
+    offline_seed = 42
 
     def __init__(self, gibbs_half: bool = False) -> None:
         self.gibbs_half = gibbs_half
@@ -136,6 +141,14 @@ class Ternary(MixtureProblem):
     def _make_dataset(self, seed: int, n_pool: int, n_test: int, n_initial: int) -> Dataset:
         pool_key, test_key, _ = jax.random.split(jax.random.key(seed), 3)
         return Dataset(*self._labelled_set(pool_key, n_pool), *self._labelled_set(test_key, n_test))
+
+    def offline_dataset(self, scale: str) -> Dataset:
+        """The large set and its test set, from streams of their own."""
+        protocol = self.offline_protocol(scale)
+        with jax.default_device(cpu()):
+            _, train_key, test_key = jax.random.split(jax.random.key(self.offline_seed), 3)
+            sets = (*self._labelled_set(train_key, protocol.n_pool), *self._labelled_set(test_key, protocol.n_test))
+        return Dataset(*map(np.asarray, sets))
 
     def _labelled_set(self, key: PRNGKey, n: int) -> tuple[Array, Array]:
         keys = jax.random.split(key, 3)

@@ -178,13 +178,13 @@ def test_scores_that_are_not_finite(select, bad):
 def test_features_that_are_not_finite(select, bad):
     scores, features, labelled = case()
     features[3, 1] = bad
-    with pytest.raises(ValueError, match="features must be finite.* row 3 is not"):
+    with pytest.raises(ValueError, match=r"features must be finite.* row 3 is not"):
         select(scores, features, labelled, 5)
     available = np.arange(30) != 3
     check(select(scores, features, labelled, 29, available), 29, available)
     inside = jax.jit(lambda f: select(scores, f, labelled, 30))(features)
     assert check(inside, 30, np.ones(30, bool))[-1] == 3
-    with pytest.raises(ValueError, match="labelled.* row 0 is not"):
+    with pytest.raises(ValueError, match=r"labelled.* row 0 is not"):
         select(scores, features, np.full((1, 3), bad, np.float32), 5, available)
 
 
