@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.flatten_util import ravel_pytree
 from jax.scipy.special import logsumexp
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from milb.clipping import CLIPS
 from milb.devices import mesh_for
 from milb.mdn import VARIANCE_FLOOR, Ensemble, Heads, MixtureDensityNetwork, Standardisation, initialise, predict
 from milb.mixture import Mixture, PRNGKey
@@ -163,7 +163,7 @@ def _train(
         rows, row_weights = draw(jax.random.fold_in(key, t), len(x), n_labelled, protocol.batch_size)
         gradient = jax.vmap(jax.grad(loss_of_member), in_axes=(0, None, None, None))
         gradients = gradient(parameters, x[rows], y[rows], row_weights)
-        gradients = clip(gradients, parameters, protocol)
+        gradients = clip(gradients, parameters, protocol.clip_threshold, protocol.n_members, _AXIS)
         updates, adam_state = adam.update(gradients, adam_state)
         updates, _ = decay.update(updates, optax.EmptyState(), parameters)
         rate = learning_rate(t, steps, protocol)
@@ -197,37 +197,6 @@ def minibatch_with_replacement(
 def _nll_rows(heads: Heads, y: Float[Array, "B D"]) -> Float[Array, "B"]:
     variances = heads.variances + VARIANCE_FLOOR
     return -Mixture(jax.nn.log_softmax(heads.logits[..., 0], -1), heads.means, variances).log_prob(y)
-
-
-def _clip_released(gradients: Any, parameters: Any, protocol: Protocol) -> Any:
-    """optax.adaptive_grad_clip on arrays stacked over members, of a loss averaged over them (SPEC 1).
-
-    Axes of a unit: (E,) of hidden kernels (E, in, out) and of all biases; (E, h, K) of a head's kernel
-    (E, h, K, slots). Members on other devices take part through one sum of squares a step.
-    """
-
-    def squares(leaf: Array) -> Array:
-        return jnp.sum(leaf**2, axis=(0, 1, 2) if leaf.ndim == 4 else (0,), keepdims=True)
-
-    gradients = jax.tree.map(lambda gradient: gradient / protocol.n_members, gradients)
-    here, unflatten = ravel_pytree(jax.tree.map(squares, (gradients, parameters)))
-    gradient_squares, parameter_squares = unflatten(jax.lax.psum(here, _AXIS))
-
-    def clip(gradient: Array, gradient_squares: Array, parameter_squares: Array) -> Array:
-        allowed = protocol.clip_threshold * jnp.maximum(jnp.sqrt(parameter_squares), 1e-3)
-        norm = jnp.sqrt(gradient_squares)
-        return gradient * jnp.where(norm < allowed, 1, allowed / jnp.maximum(norm, 1e-6))
-
-    return jax.tree.map(clip, gradients, gradient_squares, parameter_squares)
-
-
-def _clip_member(gradients: Any, parameters: Any, protocol: Protocol) -> Any:
-    """Adaptive gradient clipping of each member by itself, as the method is defined."""
-    clip = optax.adaptive_grad_clip(protocol.clip_threshold)
-    return jax.vmap(lambda g, p: clip.update(g, optax.EmptyState(), p)[0])(gradients, parameters)
-
-
-CLIPS = {"released": _clip_released, "member": _clip_member}
 
 
 def _checked(x: ArrayLike, y: ArrayLike, n_labelled: int | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -23,6 +23,7 @@ LAYERS = (
     "mixture",
     "bounds",
     "mdn",
+    "clipping",
     "training",
     "acquisition",
     "selection",
