@@ -36,13 +36,10 @@ class Size(NamedTuple):
     released_gap_s: float
 
 
-PAPER = PROBLEMS["double_well"].protocol("paper")
+RELEASED = {"multimodal": (7.2, 1.7), "double_well": (11.8, 9.4), "ternary": (1.35, 0.16)}
 SIZES = {
-    "multimodal": Size(10, 16, PAPER.replace(n_components=5, depth=2), 7.2, 1.7),
-    "double_well": Size(7, 20, PAPER, 11.8, 9.4),
-    "ternary": Size(
-        8, 1, PAPER.replace(n_components=4, depth=2, width=64, batch_size=64, n_rounds=30, n_query=15), 1.35, 0.16
-    ),
+    name: Size(PROBLEMS[name].n_inputs, PROBLEMS[name].n_outputs, PROBLEMS[name].protocol("paper"), *figures)
+    for name, figures in RELEASED.items()
 }
 N_POOL = 49_900
 
@@ -110,11 +107,10 @@ def train() -> None:
         x, y = labels(size)
 
         def fit(steps: int, x: np.ndarray = x, y: np.ndarray = y, size: Size = size) -> Any:
-            protocol = size.protocol
-            n = steps // protocol.steps_per_label
-            return training.fit_buffer(jax.random.key(0), x, y, jnp.asarray(n), protocol)
+            protocol = size.protocol.replace(min_steps=0, steps_per_label=10, max_steps=10_000)
+            return training.fit_buffer(jax.random.key(0), x, y, jnp.asarray(steps // 10), protocol)
 
-        few, many = (2_000, 6_000) if name == "ternary" else (1_500, 3_000)
+        few, many = (1_000, 5_000) if name == "ternary" else (1_500, 3_000)
         pairs = zip(timed(lambda fit=fit, n=few: fit(n)), timed(lambda fit=fit, n=many: fit(n)), strict=True)
         steps = [(b - a) / (many - few) for a, b in pairs]
         floor = 1e3 * step_flops(size) / rate
@@ -178,7 +174,22 @@ def select() -> None:
         show(f"50 of {N_POOL:,}, {name}", timed(call, 3))
 
 
-SECTIONS = {"train": train, "gap": gap, "score": score, "select": select}
+def bait() -> None:
+    """Seconds and memory of one BAIT round at full size: N = 50,000, 600 labels, 50 picks."""
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((50_000, 128), np.float32)
+    for n_coefficients in (80, 160):
+        coefficients = rng.standard_normal((50_000, n_coefficients), np.float32)
+
+        def call(c: np.ndarray = coefficients) -> Any:
+            return selection.bait(c, features, c[:600], features[:600], 50)
+
+        seconds = timed(call, 3)
+        note = f"compiled; peak memory {peak_gib():.2f} GiB"
+        show(f"BAIT, dim {128 * n_coefficients:,}", seconds, "s", note)
+
+
+SECTIONS = {"train": train, "gap": gap, "score": score, "select": select, "bait": bait}
 
 
 def main() -> None:
