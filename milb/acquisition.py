@@ -144,7 +144,10 @@ def score_pool(
     Raises:
         ValueError: x is not (N, dx) with the dx of the ensemble, or has no row.
     """
-    return map_pool(acquisition, key, ensemble, x, Options() if options is None else options)
+    scores = map_pool(acquisition, key, ensemble, x, Options() if options is None else options)
+    if scores.ndim != 1:
+        raise ValueError(f"{acquisition} must return one score a point, got rows of shape {scores.shape[1:]}")
+    return scores
 
 
 def map_pool(function: Acquisition, key: PRNGKey, ensemble: Ensemble, x: ArrayLike, options: Options) -> Array:
@@ -166,7 +169,12 @@ def _map_pool(function: Acquisition, key: PRNGKey, ensemble: Ensemble, x: Array,
     def of_device(index: Array, key: PRNGKey, x: Array, ensemble: Ensemble) -> Array:
         def of_block(index: Array) -> Array:
             keys = jax.vmap(partial(jax.random.fold_in, key))(index)
-            return function(keys, ensemble, x[index], options)
+            values = function(keys, ensemble, x[index], options)
+            if values.shape[:1] != (block,):
+                raise ValueError(
+                    f"{function} returned shape {values.shape} for {block} points: one row a point, please"
+                )
+            return values
 
         blocks = jax.lax.map(of_block, index.reshape(-1, block))
         return blocks.reshape(-1, *blocks.shape[2:])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
+import operator
 import os
 import platform
 
@@ -26,8 +28,9 @@ def use_cpu_cores(n: int | None = None) -> None:
     """
     if n is None:
         n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+    if isinstance(n, bool) or not hasattr(n, "__index__") or operator.index(n) < 1:
         raise ValueError(f"n must be a positive integer or None, got {n!r}")
+    n = operator.index(n)
     if jax.config.jax_num_cpu_devices == n and _SINGLE_THREADED in os.environ.get("XLA_FLAGS", ""):
         return
     try:
@@ -64,7 +67,11 @@ def version_stamp() -> str:
 
 
 def mesh_for(n: int) -> jax.sharding.Mesh:
-    """A mesh "devices" of as many default devices as divide n items evenly (all of them, or fewer, or one)."""
-    size = max(d for d in range(1, jax.device_count() + 1) if n % d == 0)
-    axis_types = (jax.sharding.AxisType.Auto,)
-    return jax.make_mesh((size,), ("devices",), axis_types=axis_types, devices=jax.devices()[:size])
+    """A mesh of all default devices whose axis "devices" divides n items evenly.
+
+    Where not all devices can share n items, those along the axis "replicas" do the same work, so that results lie
+    on every device and fit together with everything else.
+    """
+    size = math.gcd(n, jax.device_count())
+    axis_types = (jax.sharding.AxisType.Auto,) * 2
+    return jax.make_mesh((size, jax.device_count() // size), ("devices", "replicas"), axis_types=axis_types)

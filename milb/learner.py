@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import operator
 import os
 import time
 from collections.abc import Callable
@@ -22,10 +24,15 @@ from milb import strategy as strategies
 from milb.mdn import Ensemble
 from milb.mixture import PRNGKey
 from milb.protocol import Protocol
-from milb.store import RunState
-from milb.strategy import Pool, Proposal, Scored, Strategy
-from milb.training import fit_buffer, negative_log_likelihood
+from milb.store import RunState, locked
+from milb.strategy import Pool, Scored, Strategy
+from milb.training import check_columns, fit_buffer, negative_log_likelihood
 
+COLUMNS = [
+    *("round", "n", "nll_mean", "nll_median", "nll_q10", "nll_q90"),
+    *("score_min", "score_median", "score_max", "score_picked", "saturated_share"),
+    *("train_seconds", "score_seconds"),
+]
 TRAINING, SELECTION = 0, 1  # folded into the root key: neither stream depends on the strategy
 
 
@@ -38,8 +45,8 @@ class Run:
         history: one row for every model trained, the last after the last labels came in. Columns: round; n, labels
             it was trained on; nll_mean, nll_median, nll_q10, nll_q90, of the negative log-likelihood over test points
             (nats, raw units); score_min, score_median, score_max over the pool and score_picked, the lowest picked;
-            saturated_share, of pool points whose MI-LB is within 0.01 nat of its maximum (NaN for other scores);
-            train_seconds, score_seconds (the first round's include compilation).
+            saturated_share, of pool points whose MI-LB is within 0.01 nat of its maximum; train_seconds,
+            score_seconds (the first round's include compilation). NaN where a strategy has no such number.
         picks: (n_rounds, n_query), dataset indices in the order they were picked.
         ensemble: the last model.
         test_nll: (n_test,), its negative log-likelihood at each test point.
@@ -92,14 +99,16 @@ def run(
         The Run, with its history as a table.
 
     Raises:
-        ValueError: unknown strategy, a seed out of range, or a store made with other settings (lists them).
+        ValueError: unknown strategy, a seed out of range, a dataset whose parts do not fit or are not finite, a
+            strategy that scores with NaN or picks anything but n_query different rows not labelled yet, or a store
+            made with other settings (lists them).
         TypeError: the problem has no dataset, or the protocol is none.
-        FloatingPointError: a score of a point that may be picked is NaN or infinite.
-        OSError: the store's folder does not exist or cannot be written.
+        FloatingPointError: training has diverged.
+        OSError: the store's folder does not exist or cannot be written, or another process works on the store.
 
     Warns:
-        UserWarning: the store was truncated or foreign and was set aside; or it was begun on other devices, whose
-            rounding differs.
+        UserWarning: a column is constant over the labels; the store was truncated or foreign and was set aside; or it
+            was begun on other devices or with other versions, whose rounding differs.
     """
     if not hasattr(problem, "dataset"):
         raise TypeError(f"problem must be one of milb.problems.PROBLEMS' values or have a dataset, got {problem!r}")
@@ -109,18 +118,21 @@ def run(
     problem = problem.configured(protocol) if hasattr(problem, "configured") else problem
     settings = {
         "problem": problem.name,
-        "strategy": strategy if isinstance(strategy, str) else getattr(strategy, "__name__", type(strategy).__name__),
-        "seed": int(seed),
-        "training_seed": int(seed if training_seed is None else training_seed),
+        "strategy": strategies.name_of(strategy),
+        "seed": _seed("seed", seed),
+        "training_seed": _seed("training_seed", seed if training_seed is None else training_seed),
         "protocol": dataclasses.asdict(protocol),
     }
-    path = None if store is None else _writable(Path(store))
+    path = None if store is None else Path(store).expanduser().resolve()
     state = RunState.new(protocol) if path is None else RunState.load(path, settings, protocol)
     if not state.finished(protocol):
-        _go_on(problem, chosen, settings, protocol, state, path, progress)
+        with contextlib.nullcontext() if path is None else locked(path):
+            # Read again under the lock: whoever held it may have gone on.
+            state = state if path is None else RunState.load(path, settings, protocol)
+            _go_on(problem, chosen, settings, protocol, state, path, progress)
     return Run(
         **{**settings, "protocol": protocol},
-        history=pd.DataFrame(state.records),
+        history=pd.DataFrame(state.records, columns=COLUMNS),
         picks=state.rows[protocol.n_initial :].reshape(protocol.n_rounds, protocol.n_query),
         ensemble=state.ensemble,
         test_nll=state.test_nll,
@@ -137,27 +149,35 @@ def _go_on(
     progress: bool,
 ) -> None:
     """The rounds that are left, written to `path` one by one."""
-    dataset = problem.dataset(settings["seed"], protocol.n_pool, protocol.n_test, protocol.n_initial)
-    data = _Data(*(jnp.asarray(array) for array in dataset))
+    data = _checked_data(
+        problem.dataset(settings["seed"], protocol.n_pool, protocol.n_test, protocol.n_initial), protocol
+    )
     root = jax.random.key(settings["training_seed"])
     title = f"{settings['problem']} {settings['strategy']} seed {settings['seed']}"
     rounds = range(len(state.records), protocol.n_rounds + 1)
     bar = tqdm(rounds, title, initial=rounds.start, total=protocol.n_rounds + 1, disable=not progress, leave=False)
     for round_index in bar:
         n = protocol.n_initial + round_index * protocol.n_query
+        labelled = state.rows[:n]
+        for name, values in (("x", data.x), ("y", data.y)):
+            check_columns(name, np.asarray(values)[labelled])
         started = time.perf_counter()
-        training_key = _key(root, TRAINING, round_index)
-        trained = _train_round(training_key, data, state.rows, n, protocol)
+        trained = _train_round(_key(root, TRAINING, round_index), data, state.rows, n, protocol)
         ensemble, test_nll = jax.block_until_ready(trained)
+        _check_trained(ensemble, np.asarray(test_nll), f"{title}, round {round_index}")
         record = {"round": round_index, "n": n, **_nll_statistics(np.asarray(test_nll))}
         record["train_seconds"] = time.perf_counter() - started
         if round_index < protocol.n_rounds:
             started = time.perf_counter()
+            available = np.ones(protocol.n_pool, bool)
+            available[labelled] = False
+            pool = Pool(data.x, jnp.asarray(available), jnp.asarray(state.rows), jnp.asarray(n))
             selection_key = _key(root, SELECTION, round_index)
-            proposal = _propose_round(selection_key, ensemble, data.x, state.rows, n, strategy, protocol)
-            record |= _score_statistics(proposal, ensemble, strategy, state.rows[:n], title, round_index)
+            proposal = strategies.propose(strategy, selection_key, ensemble, pool, protocol.n_query, protocol)
+            picked = _checked_picks(proposal.indices, available, protocol.n_query, f"{title}, round {round_index}")
+            record |= _score_statistics(proposal.scores, picked, available, ensemble, strategy)
             record["score_seconds"] = time.perf_counter() - started
-            state.rows[n : n + protocol.n_query] = np.asarray(proposal.indices)
+            state.rows[n : n + protocol.n_query] = picked
         else:
             state.ensemble, state.test_nll = ensemble, np.asarray(test_nll)
         state.records.append(record)
@@ -166,13 +186,45 @@ def _go_on(
         bar.set_postfix(n=n, nll=f"{record['nll_mean']:.4g}")
 
 
-def _writable(path: Path) -> Path:
-    """The path, once its folder is known to take files: not first after an hour of training."""
-    if path.is_dir():
-        raise IsADirectoryError(f"store must be a file, and {path} is a folder")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise PermissionError(f"store's folder {path.parent} does not exist or cannot be written")
-    return path
+def _seed(name: str, seed: Any) -> int:
+    if isinstance(seed, bool) or not hasattr(seed, "__index__") or not 0 <= operator.index(seed) < 2**32:
+        raise ValueError(f"{name} must be an integer from 0 to 2**32 - 1, got {seed!r}")
+    return operator.index(seed)
+
+
+def _checked_data(dataset: Any, protocol: Protocol) -> _Data:
+    """The dataset as arrays, once its parts fit together and the protocol; ValueError says what does not."""
+    x, y, test_x, test_y = (np.asarray(array, np.float32) for array in dataset)
+    for name, array, n in (("x", x, protocol.n_pool), ("y", y, protocol.n_pool), ("test_x", test_x, protocol.n_test),
+                           ("test_y", test_y, protocol.n_test)):  # fmt: skip
+        if array.ndim != 2 or len(array) != n:
+            raise ValueError(f"the dataset's {name} must have shape ({n}, columns), got {array.shape}")
+        bad = np.argwhere(~np.isfinite(array))
+        if len(bad):
+            raise ValueError(f"the dataset's {name} is {array[tuple(bad[0])]} in row {bad[0][0]}, column {bad[0][1]}")
+    if x.shape[1] != test_x.shape[1] or y.shape[1] != test_y.shape[1]:
+        raise ValueError(f"pool and test columns differ: x {x.shape}, {test_x.shape}; y {y.shape}, {test_y.shape}")
+    return _Data(*map(jnp.asarray, (x, y, test_x, test_y)))
+
+
+def _check_trained(ensemble: Ensemble, test_nll: np.ndarray, where: str) -> None:
+    finite = all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(ensemble))
+    if not finite or not np.isfinite(test_nll).all():
+        what = "the test NLL" if finite else "the network"
+        raise FloatingPointError(f"{where}: training has diverged, {what} is not finite; try a lower learning_rate")
+
+
+def _checked_picks(indices: Any, available: np.ndarray, k: int, where: str) -> np.ndarray:
+    """A strategy's answer as dataset rows, once it is k different ones that may be picked; ValueError if not."""
+    picked = np.asarray(indices)
+    if picked.shape != (k,) or not np.issubdtype(picked.dtype, np.integer):
+        raise ValueError(f"{where}: the strategy must return {k} integers, got {picked.dtype} of shape {picked.shape}")
+    wrong = [row for row in picked.tolist() if not 0 <= row < len(available) or not available[row]]
+    if wrong:
+        raise ValueError(f"{where}: the strategy picked row {wrong[0]}, which is labelled already or not in the pool")
+    if len(set(picked.tolist())) < k:
+        raise ValueError(f"{where}: the strategy picked a row twice: {picked.tolist()}")
+    return picked.astype(np.int32)
 
 
 def _key(root: PRNGKey, stream: int, round_index: int) -> PRNGKey:
@@ -185,16 +237,6 @@ def _train_round(key: PRNGKey, data: _Data, rows: Array, n: Array, protocol: Pro
     return ensemble, negative_log_likelihood(ensemble, data.test_x, data.test_y)
 
 
-@partial(jax.jit, static_argnames=("strategy", "protocol"))
-def _propose_round(
-    key: PRNGKey, ensemble: Ensemble, x: Array, rows: Array, n: Array, strategy: Strategy, protocol: Protocol
-) -> Proposal:
-    labelled = jnp.arange(len(rows)) < n
-    available = jnp.ones(len(x), bool).at[jnp.where(labelled, rows, len(x))].set(False, mode="drop")
-    pool = Pool(x, available, rows, n)
-    return strategies.propose(strategy, key, ensemble, pool, protocol.n_query, protocol)
-
-
 def _nll_statistics(nll: np.ndarray) -> dict[str, float]:
     q10, median, q90 = np.quantile(nll, [0.1, 0.5, 0.9])
     mean = float(nll.mean(dtype=np.float64))
@@ -202,25 +244,16 @@ def _nll_statistics(nll: np.ndarray) -> dict[str, float]:
 
 
 def _score_statistics(
-    proposal: Proposal, ensemble: Ensemble, strategy: Strategy, labelled: np.ndarray, title: str, round_index: int
+    scores: Array | None, picked: np.ndarray, available: np.ndarray, ensemble: Ensemble, strategy: Strategy
 ) -> dict[str, float]:
-    if proposal.scores is None:
+    if scores is None:
         return {}
-    scores = np.asarray(proposal.scores)
-    available = np.ones(len(scores), bool)
-    available[labelled] = False
-    bad = np.flatnonzero(available & ~np.isfinite(scores))
-    if len(bad):
-        raise FloatingPointError(
-            f"{title}: score {scores[bad[0]]} at dataset row {bad[0]} in round {round_index} "
-            f"({len(bad)} scores are not finite): the training has diverged or the strategy is wrong"
-        )
-    pool_scores = scores[available]
+    pool_scores = np.asarray(scores)[available]
     statistics = {
         "score_min": float(pool_scores.min()),
         "score_median": float(np.median(pool_scores)),
         "score_max": float(pool_scores.max()),
-        "score_picked": float(scores[np.asarray(proposal.indices)].min()),
+        "score_picked": float(np.asarray(scores)[picked].min()),
     }
     headroom: Callable | None = strategy.headroom if isinstance(strategy, Scored) else None
     if headroom is not None:

@@ -51,7 +51,11 @@ class Mixture:
             ValueError: shapes that do not belong together, NaN, means or variances not finite, variances not
                 positive, weights that do not sum to 1 (within 1e-4). Inside jit only shapes can be checked.
         """
-        log_weights, means, variances = map(jnp.asarray, (log_weights, means, variances))
+        arrays = tuple(map(jnp.asarray, (log_weights, means, variances)))
+        dtype = jnp.result_type(*arrays, jnp.float32)
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise ValueError(f"a Mixture takes real numbers, got {', '.join(str(array.dtype) for array in arrays)}")
+        log_weights, means, variances = (array.astype(dtype) for array in arrays)
         if means.ndim < 2 or means.shape != variances.shape or means.shape[:-1] != log_weights.shape:
             raise ValueError(
                 "a Mixture takes log_weights (..., K), means (..., K, D) and variances (..., K, D); "
@@ -138,8 +142,8 @@ def log_weights_of_members(members: Mixture, member_weights: ArrayLike | None = 
         )
     n_members = members.log_weights.shape[0]
     if member_weights is None:
-        return jnp.full(n_members, -np.log(n_members), members.means.dtype)
-    member_weights = jnp.asarray(member_weights, members.means.dtype)
+        return jnp.full(n_members, -np.log(n_members), members.log_weights.dtype)
+    member_weights = jnp.asarray(member_weights, members.log_weights.dtype)
     if member_weights.shape != (n_members,):
         raise ValueError(f"member_weights must have shape ({n_members},), got {member_weights.shape}")
     if is_concrete(member_weights):
@@ -164,5 +168,6 @@ def _check_values(log_weights: np.ndarray, means: np.ndarray, variances: np.ndar
         raise ValueError(f"weights must sum to 1 over the last axis; they sum to {np.min(total)} .. {np.max(total)}")
     if not np.isfinite(means).all():
         raise ValueError("means contain NaN or infinity")
-    if not (np.isfinite(variances) & (variances > 0)).all():
-        raise ValueError(f"variances must be positive and finite, got a minimum of {variances.min()}")
+    least = np.finfo(variances.dtype).tiny  # below, JAX takes numbers for 0
+    if not (np.isfinite(variances) & (variances >= least)).all():
+        raise ValueError(f"variances must be finite and at least {least:.3g}, got a minimum of {variances.min()}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import numbers
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -38,12 +40,8 @@ class Options:
         _one_of("variance", self.variance, ("mean", "trace"))
         _one_of("max_dist_features", self.max_dist_features, ("means", "inputs"))
         _at_least("block_size", self.block_size, 1)
-        if not self.bait_ridge > 0:
-            raise ValueError(f"bait_ridge must be positive, got {self.bait_ridge!r}")
-        if not self.sbal_temperature > 0:
-            raise ValueError(f"sbal_temperature must be positive, got {self.sbal_temperature!r}")
-        if not self.max_dist_weight >= 0:
-            raise ValueError(f"max_dist_weight must not be negative, got {self.max_dist_weight!r}")
+        _is_real(self, ("bait_ridge", "sbal_temperature"))
+        _is_real(self, ("max_dist_weight",), zero=True)
 
     def replace(self: Settings, **changes: Any) -> Settings:
         """The same settings with some fields changed; TypeError names a field that does not exist."""
@@ -97,9 +95,10 @@ class Protocol(Options):
             _at_least(name, getattr(self, name), 1)
         for name in ("n_rounds", "min_steps", "warmup_steps"):
             _at_least(name, getattr(self, name), 0)
-        for name in ("learning_rate", "decay_rate", "clip_threshold"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+        _is_real(self, ("learning_rate", "decay_rate", "clip_threshold"))
+        _is_real(self, ("weight_decay",), zero=True)
+        if self.min_steps > self.max_steps:
+            raise ValueError(f"min_steps = {self.min_steps} is more than max_steps = {self.max_steps}")
         if self.n_final > self.n_pool:
             raise ValueError(
                 f"n_initial + n_rounds * n_query = {self.n_final} labels are more than n_pool = {self.n_pool} points"
@@ -119,6 +118,17 @@ def check_scale(scale: str) -> None:
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+def _is_real(settings: Options, names: tuple[str, ...], zero: bool = False) -> None:
+    """Positive (or zero) and finite; kept as floats, so that settings print alike wherever they are from."""
+    for name in names:
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be a finite number, not negative, got {value!r}")
+        if not zero and not value > 0:
+            raise ValueError(f"{name} must be positive, got {value!r}")
+        object.__setattr__(settings, name, float(value))
 
 
 def _at_least(name: str, value: object, least: int) -> None:

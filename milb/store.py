@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
-import tempfile
 import warnings
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,11 @@ from milb.devices import describe, versions
 from milb.mdn import Ensemble, Standardisation, initialise
 from milb.protocol import Protocol
 from milb.training import network_of
+
+try:
+    import fcntl
+except ImportError:  # Windows: no locks
+    fcntl = None
 
 FORMAT = "milb run"
 VERSION = 1
@@ -63,24 +68,43 @@ class RunState:
         if stored is None:
             return cls.new(protocol)
         header, arrays = stored
-        different = differences(header.get("settings", {}), settings)
+        different = differences(_comparable(header.get("settings", {})), _comparable(settings))
         if different:
             raise ValueError(f"{path} holds a run with other settings:\n  " + "\n  ".join(different))
         try:
             state = cls(arrays["rows"].astype(np.int32), list(header["records"]))
-            if state.rows.shape != (protocol.n_final,):
-                raise ValueError(f"it lists {state.rows.shape} rows")
+            state._check(protocol)
             if state.finished(protocol):
                 state.test_nll = arrays["test_nll"]
                 state.ensemble = _load_ensemble(arrays, protocol)
+            made_with = {"devices": header["devices"], "versions": header["versions"]}
         except (KeyError, ValueError, TypeError) as error:
             set_aside(path, error)
             return cls.new(protocol)
-        if header["devices"] != describe() and not state.finished(protocol):
-            warnings.warn(
-                f"{path} was begun on {header['devices']} and goes on on {describe()}: rounding differs", stacklevel=3
-            )
+        changed = differences(made_with, {"devices": describe(), "versions": versions()})
+        if changed and not state.finished(protocol):
+            warnings.warn(f"{path} goes on with other rounding: " + "; ".join(changed), stacklevel=4)
         return state
+
+    def _check(self, protocol: Protocol) -> None:
+        """ValueError unless this is a state that a run of the protocol goes through."""
+        done = len(self.records)
+        labelled = self.rows[: min(protocol.n_initial + done * protocol.n_query, protocol.n_final)]
+        counts = [protocol.n_initial + i * protocol.n_query for i in range(done)]
+        if self.rows.shape != (protocol.n_final,) or done > protocol.n_rounds + 1:
+            raise ValueError(f"it has {done} rounds and {self.rows.shape} rows")
+        if [record.get("n") for record in self.records] != counts:
+            raise ValueError("its rounds are not those of the protocol")
+        if (labelled[: protocol.n_initial] != np.arange(protocol.n_initial)).any():
+            raise ValueError("its first rows are not the initial labels")
+        if len(set(labelled.tolist())) < len(labelled) or labelled.min() < 0 or labelled.max() >= protocol.n_pool:
+            raise ValueError("its rows repeat or are not in the pool")
+
+
+def _comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without those that change no result."""
+    protocol = {name: value for name, value in settings.get("protocol", {}).items() if name != "block_size"}
+    return {**settings, "protocol": protocol}
 
 
 def _load_ensemble(arrays: dict[str, np.ndarray], protocol: Protocol) -> Ensemble:
@@ -102,6 +126,29 @@ def _load_ensemble(arrays: dict[str, np.ndarray], protocol: Protocol) -> Ensembl
     return Ensemble(jax.tree_util.tree_map_with_path(fill, skeleton), inputs, outputs, network)
 
 
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Nobody else holds this path's lock meanwhile; it goes with the process, however that ends.
+
+    Raises:
+        BlockingIOError: another process does.
+        FileNotFoundError, PermissionError: the folder does not exist or takes no files: known now, not after a round.
+    """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"store's folder {path.parent} does not exist")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"store's folder {path.parent} cannot be written")
+    with (path.parent / f".{path.name}.lock").open("w") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise BlockingIOError(f"another process is working on {path}") from error
+        for leftover in path.parent.glob(f".{path.name}.*.tmp"):  # of a process that was killed while it wrote
+            leftover.unlink(missing_ok=True)
+        yield
+
+
 def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Replace the file at once: whoever reads it, or is killed, finds the old or the new one, whole.
 
@@ -109,15 +156,15 @@ def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray
         OSError: the folder cannot be written.
     """
     header = {"format": FORMAT, "version": VERSION, **header}
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("wb") as file:
             np.savez(file, header=np.array(json.dumps(header)), **arrays)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -126,21 +173,29 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
 
     A truncated or foreign file is set aside, under its name with `.unreadable` behind it, never deleted.
 
+    Raises:
+        OSError: the file is there and may be good, but cannot be read now.
+        ValueError: it was written by a newer milb.
+
     Warns:
         UserWarning: a file was set aside; says which, why and where to.
     """
     if not path.exists():
         return None
+    content = io.BytesIO(path.read_bytes())
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(content, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(str(arrays.pop("header")))
-        if header["format"] != FORMAT or header["version"] != VERSION:
-            raise ValueError(f"it holds {header['format']!r} version {header['version']}")
-        return header, arrays
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        if header["format"] != FORMAT:
+            raise ValueError(f"it holds {header['format']!r}")
+        version = int(header["version"])
+    except Exception as error:  # a damaged zip file raises whatever its parts raise
         set_aside(path, error)
         return None
+    if version != VERSION:
+        raise ValueError(f"{path} has format version {version}; this milb reads version {VERSION}")
+    return header, arrays
 
 
 def set_aside(path: Path, why: object) -> None:

@@ -185,6 +185,24 @@ def get(strategy: str | Strategy) -> Strategy:
     return STRATEGIES[strategy]
 
 
+def name_of(strategy: str | Strategy) -> str:
+    """What records call it: its name in the registry, or for your own function where it is defined.
+
+    Raises:
+        ValueError: a lambda or partial function, which two runs could not be told apart by: give it a name.
+    """
+    if isinstance(strategy, str):
+        return strategy
+    if isinstance(strategy, Scored):
+        return f"Scored({name_of(strategy.score)}, {name_of(strategy.select)})"
+    name = getattr(strategy, "__qualname__", "<no name>").replace("<locals>.", "")
+    if "<" in name:
+        raise ValueError(
+            f"a strategy needs a name to be recorded by: define {strategy!r} with def, in a module or cell"
+        )
+    return f"{strategy.__module__}.{name}"
+
+
 def propose(strategy: Strategy, key: PRNGKey, ensemble: Ensemble, pool: Pool, k: int, options: Options) -> Proposal:
     """Any strategy's proposal: with scores where it has some, without for a plain function."""
     if isinstance(strategy, Scored):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from functools import partial
 from typing import Any
@@ -128,9 +129,11 @@ def negative_log_likelihood(ensemble: Ensemble, x: ArrayLike, y: ArrayLike) -> F
     A density's, so it may be negative, and it is dominated by points that sharp predictions miss. Variances get
     1e-8 added, as in the released experiments. Shape errors are ValueErrors.
     """
-    members = predict(ensemble, x)
+    members, y = predict(ensemble, x), jnp.asarray(y)
+    if y.shape != (len(x), ensemble.n_outputs):
+        raise ValueError(f"y must have shape ({len(x)}, {ensemble.n_outputs}), got {y.shape}")
     members = Mixture(members.log_weights, members.means, members.variances + VARIANCE_FLOOR)
-    log_prob = members.log_prob(jnp.asarray(y)[None])
+    log_prob = members.log_prob(y[None])
     return jnp.log(ensemble.n_members) - logsumexp(log_prob, axis=0)
 
 
@@ -200,24 +203,28 @@ def _nll_rows(heads: Heads, y: Float[Array, "B D"]) -> Float[Array, "B"]:
 
 
 def _checked(x: ArrayLike, y: ArrayLike, n_labelled: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The buffer as float32 arrays, once it is known to make sense."""
+    """The buffer as float32 arrays, once it is known to make sense; errors and warnings as `fit`."""
     x, y = np.asarray(x, np.float32), np.asarray(y, np.float32)
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
         raise ValueError(f"x must be (N, dx) and y (N, D) with one N, got {x.shape} and {y.shape}")
-    n_labelled = len(x) if n_labelled is None else n_labelled
+    n_labelled = len(x) if n_labelled is None else operator.index(n_labelled)
     if not 1 <= n_labelled <= len(x):
         raise ValueError(f"n_labelled must be between 1 and the buffer's {len(x)} rows, got {n_labelled}")
     for name, values in (("x", x), ("y", y)):
-        _check_columns(name, values[:n_labelled])
+        check_columns(name, values[:n_labelled])
     return x, y
 
 
-def _check_columns(name: str, labelled: np.ndarray) -> None:
+def check_columns(name: str, labelled: np.ndarray) -> None:
+    """ValueError unless labels are finite and not too large to square; warns of constant columns, as `fit`."""
     bad = np.argwhere(~np.isfinite(labelled))
     if len(bad):
         row, column = bad[0]
         raise ValueError(f"{name} is {labelled[row, column]} in labelled row {row}, column {column}; it must be finite")
     mean, std = labelled.mean(0, dtype=np.float64), labelled.std(0, dtype=np.float64)
+    huge = np.flatnonzero((np.abs(mean) > 1e15) | (std > 1e15))
+    if len(huge):
+        raise ValueError(f"{name} is beyond 1e15 in column(s) {huge.tolist()}, too large to square: change its unit")
     constant = np.flatnonzero(std < 1e-6 * np.maximum(1, np.abs(mean)))
     if len(constant):
         warnings.warn(f"{name} is constant over the labels in column(s) {constant.tolist()}: scaled by 1", stacklevel=4)

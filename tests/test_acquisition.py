@@ -141,3 +141,23 @@ def test_members_that_disagree_score_higher():
     truth = bounds.mi_monte_carlo(jax.random.key(0), members, 4_096)
     assert (np.diff(truth.estimate) > 0).all()
     assert (np.diff(bounds.mi_lower_bound(members)) > 0).all()
+
+
+def scalar(keys, ensemble, x, options):
+    return jnp.zeros(())
+
+
+def one_column_each(keys, ensemble, x, options):
+    return x[:, :1]
+
+
+def two_each(keys, ensemble, x, options):
+    return jnp.zeros(2 * len(x))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"), [(scalar, "one row a point"), (two_each, "one row"), (one_column_each, "one score a point")]
+)
+def test_acquisitions_that_return_something_else(wrong, message, ensemble, data):
+    with pytest.raises(ValueError, match=message):
+        score_pool(wrong, KEY, ensemble, data.x)

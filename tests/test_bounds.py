@@ -290,3 +290,46 @@ def test_refuses_wrong_members(bound):
         bound(members, member_weights=np.ones(2, np.float32) / 2)
     with pytest.raises(ValueError, match="axis 0"):
         bound(jax.tree.map(lambda leaf: leaf[0, 0], members))
+
+
+@pytest.mark.parametrize(("few", "many"), [(1e6, 1e-8), (1e-8, 1e6), (1e12, 1e-12), (1e-12, 1e12)])
+def test_lopsided_variances_in_float32(few, many):
+    """One component of another scale than all others: products of variances must not leave float32."""
+    rng = np.random.default_rng(0)
+    variances = np.full((4, 1, 4, 7), many)
+    variances[0, 0, 0] = few
+    means = rng.normal(size=variances.shape)
+    logits = np.zeros(variances.shape[:-1])
+    in_float32 = Mixture.from_logits(*(array.astype(np.float32) for array in (logits, means, variances)))
+    with jax.enable_x64(True):
+        in_float64 = Mixture.from_logits(logits, means, variances)
+        expected = [np.asarray(bounds.log_overlap_gap(in_float64)), np.asarray(bounds.entropy_lower_bound(in_float64))]
+    np.testing.assert_allclose(bounds.log_overlap_gap(in_float32), expected[0], rtol=1e-4)
+    np.testing.assert_allclose(bounds.entropy_lower_bound(in_float32), expected[1], rtol=1e-4)
+
+
+def test_a_distant_component_rounds_nobody_else():
+    near = Mixture(jnp.log(jnp.full((1, 3), 1 / 3)), jnp.array([[[0.0], [1.0], [2.0]]]), jnp.ones((1, 3, 1)))
+    far = Mixture(
+        jnp.append(near.log_weights, jnp.full((1, 1), -jnp.inf), axis=1),
+        jnp.append(near.means, jnp.full((1, 1, 1), 1e9), axis=1),
+        jnp.ones((1, 4, 1)),
+    )
+    np.testing.assert_allclose(bounds.log_overlap_gap(far), bounds.log_overlap_gap(near), rtol=1e-5)
+
+
+def test_integers_are_numbers_too():
+    logits, means, variances = np.zeros((2, 3)), np.array([[[0], [5], [9]], [[1], [5], [30]]]), np.ones((2, 3, 1), int)
+    whole = Mixture.from_logits(logits, means, variances)
+    real = Mixture.from_logits(logits, means.astype(np.float32), variances.astype(np.float32))
+    assert bounds.mi_lower_bound(whole) == bounds.mi_lower_bound(real)
+    np.testing.assert_array_equal(whole.marginal([0.5, 0.5]).log_weights, real.marginal().log_weights)
+    with pytest.raises(ValueError, match="real numbers"):
+        Mixture.from_logits(logits, means + 1j, variances)
+
+
+def test_monte_carlo_ignores_members_of_weight_zero():
+    means = np.array([0.0, 1e14], np.float32).reshape(2, 1, 1)
+    members = Mixture(jnp.zeros((2, 1)), jnp.asarray(means), jnp.full((2, 1, 1), 1e-12))
+    estimate = bounds.mi_monte_carlo(jax.random.key(0), members, 64, np.array([1.0, 0.0], np.float32))
+    assert estimate.estimate == 0 and estimate.standard_error == 0

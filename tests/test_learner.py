@@ -1,11 +1,14 @@
 """Runs: rows really added and models really refitted, a history that adds up, reproducible, one compilation."""
 
+import subprocess
+import sys
+
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 
-from milb import learner
+from milb import acquisition, learner, strategy
 from milb.learner import run
 from milb.problems import PROBLEMS
 from milb.strategy import STRATEGIES
@@ -31,15 +34,16 @@ def test_history_and_picks(runs, name):
     assert len(set(picked.tolist())) == 10 and picked.min() >= 40 and picked.max() < 400
     statistics = result.history[["nll_q10", "nll_median", "nll_q90"]]
     assert np.isfinite(result.history["nll_mean"]).all() and (np.diff(statistics) >= 0).all()
-    if name == "core-set":
-        assert "score_max" not in result.history
-        return
+    assert result.history.columns.tolist() == learner.COLUMNS
     scored = result.history.iloc[:-1]
+    headroom = getattr(STRATEGIES[name], "headroom", None)
+    assert scored["saturated_share"].notna().all() == (headroom is not None)
+    if name in ("core-set", "bait"):
+        assert scored["score_max"].isna().all()
+        return
     assert (scored["score_min"] <= scored["score_picked"]).all() and (
         scored["score_picked"] <= scored["score_max"]
     ).all()
-    headroom = getattr(STRATEGIES[name], "headroom", None)
-    assert ("saturated_share" in result.history) == (headroom is not None)
 
 
 def test_all_strategies_of_a_seed_start_from_the_same_model(runs):
@@ -71,11 +75,11 @@ def test_training_seed_changes_training_and_not_the_data(runs):
 
 def test_one_compilation_serves_every_round_and_strategy(runs):
     learner._train_round.clear_cache()
-    learner._propose_round.clear_cache()
+    acquisition._map_pool.clear_cache()
     for name in ("mi-lb", "random"):
         run(PROBLEM, name, 1, PROTOCOL, progress=False)
     assert learner._train_round._cache_size() == 1
-    assert learner._propose_round._cache_size() == 2
+    assert acquisition._map_pool._cache_size() == 2
 
 
 def test_the_whole_pool_can_be_labelled():
@@ -96,7 +100,7 @@ def test_own_strategy():
 
     result = run(PROBLEM, lowest_sigma, 0, PROTOCOL, progress=False)
     sigma = PROBLEM.dataset(0, PROTOCOL.n_pool, PROTOCOL.n_test, PROTOCOL.n_initial).x[40:, 5]
-    assert result.strategy == "lowest_sigma" and "score_max" not in result.history
+    assert result.strategy == f"{__name__}.test_own_strategy.lowest_sigma" and result.history["score_max"].isna().all()
     np.testing.assert_array_equal(result.picks.ravel() - 40, np.argsort(sigma)[:10])
 
 
@@ -122,10 +126,114 @@ def test_wrong_objects(arguments, message):
         run(*arguments)
 
 
+def nan_beyond_one(keys, ensemble, x, options):
+    return jnp.where(x[:, 0] > 1, jnp.nan, 0.0)
+
+
 def test_scores_that_are_not_finite_stop_the_run():
-    broken = learner.strategies.Scored(
-        lambda keys, ensemble, x, options: jnp.where(x[:, 0] > 1, jnp.nan, 0.0),
-        STRATEGIES["mi-lb"].select,
-    )
-    with pytest.raises(FloatingPointError, match="score nan at dataset row"):
-        run(PROBLEM, broken, 0, PROTOCOL, progress=False)
+    with pytest.raises(ValueError, match="scores must be finite on available rows"):
+        run(PROBLEM, strategy.Scored(nan_beyond_one, strategy.top_k), 0, PROTOCOL, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("picks", "message"),
+    [
+        ([0, 50, 51, 52, 53], "picked row 0, which is labelled already"),
+        ([50, 51, 52, 53, 50], "picked a row twice"),
+        ([50.0, 51.0, 52.0, 53.0, 54.0], "must return 5 integers, got float"),
+        ([50], "must return 5 integers"),
+        ([50, 51, 52, 53, 400], "picked row 400, which is labelled already or not in the pool"),
+        ([50, 51, 52, 53, -1], "picked row -1"),
+        ([True] * 5, "must return 5 integers, got bool"),
+    ],
+)
+def test_wrong_picks_never_reach_the_labelled_set(picks, message, tmp_path):
+    def wrong(key, ensemble, pool, k, options):
+        return np.array(picks)
+
+    with pytest.raises(ValueError, match=message):
+        run(PROBLEM, wrong, 0, PROTOCOL, progress=False, store=tmp_path / "run.npz")
+    assert not (tmp_path / "run.npz").exists()
+
+
+def test_strategies_are_told_apart_by_name():
+    one, other = (strategy.Scored(score, strategy.top_k) for score in (nan_beyond_one, acquisition.random))
+    assert len({strategy.name_of(s) for s in (one, other, "random", acquisition.random)}) == 4
+    with pytest.raises(ValueError, match="a strategy needs a name"):
+        run(PROBLEM, lambda *_: None, 0, PROTOCOL)
+
+
+@pytest.mark.parametrize("name", ["random", "mi-lb", "core-set"])
+def test_divergence_stops_every_strategy(name):
+    with pytest.raises(FloatingPointError, match="training has diverged"):
+        run(PROBLEM, name, 0, PROTOCOL.replace(learning_rate=1e30), progress=False)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "1", True, 2**32])
+def test_refuses_seeds(seed):
+    for seeds in ({"seed": seed}, {"seed": 0, "training_seed": seed}):
+        with pytest.raises(ValueError, match="seed must be an integer from 0"):
+            run(PROBLEM, "random", protocol=PROTOCOL, **seeds)
+
+
+class Given:
+    """A problem with whatever dataset it is given."""
+
+    name = "given"
+
+    def __init__(self, **changes):
+        data = PROBLEM.dataset(0, PROTOCOL.n_pool, PROTOCOL.n_test, PROTOCOL.n_initial)._asdict()
+        self.data = list((data | {name: change(data[name].copy()) for name, change in changes.items()}).values())
+
+    def dataset(self, *_):
+        return self.data
+
+
+def nan_in_row_3(array):
+    array[3, 1] = np.nan
+    return array
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y": lambda y: y[:12]}, r"y must have shape \(400, columns\), got \(12, 20\)"),
+        ({"test_y": lambda y: y[0]}, "test_y must have shape"),
+        ({"x": lambda x: np.concatenate([x, x])}, "x must have shape"),
+        ({"test_x": lambda x: x[:, :3]}, "pool and test columns differ"),
+        ({"y": nan_in_row_3}, "y is nan in row 3, column 1"),
+        ({"test_y": nan_in_row_3}, "test_y is nan in row 3, column 1"),
+    ],
+)
+def test_datasets_that_do_not_fit(changes, message):
+    with pytest.raises(ValueError, match=message):
+        run(Given(**changes), "random", 0, PROTOCOL, progress=False)
+
+
+def test_constant_columns_are_named():
+    def constant(x):
+        x[:, 2] = 7
+        return x
+
+    with pytest.warns(UserWarning, match=r"x is constant over the labels in column\(s\) \[2\]"):
+        run(Given(x=constant, test_x=constant), "random", 0, PROTOCOL.replace(n_rounds=0), progress=False)
+
+
+@pytest.mark.slow
+def test_members_that_two_devices_cannot_share():
+    n_members = 3
+    code = f"""
+import milb
+milb.use_cpu_cores(2)
+from milb.learner import run
+from milb.problems import PROBLEMS
+p = PROBLEMS["double_well"]
+protocol = p.protocol("smoke").replace(n_members={n_members}, n_components=2, width=8, n_rounds=1)
+for name in ("mi-lb", "mi-lb-maxdist", "bait"):
+    print(run(p, name, 0, protocol, progress=False).history["nll_mean"][0])
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    protocol = PROTOCOL.replace(n_members=n_members, n_components=2, width=8, n_rounds=0)
+    one_device = run(PROBLEM, "random", 0, protocol, progress=False).history["nll_mean"][0]
+    np.testing.assert_allclose([float(line) for line in result.stdout.split()], one_device, rtol=1e-3)

@@ -19,9 +19,12 @@ SMOKE = PROBLEMS["double_well"].protocol("smoke")
         ({"n_query": True}, "n_query must be an integer"),
         ({"block_size": 0}, "block_size"),
         ({"sbal_temperature": 0.0}, "sbal_temperature must be positive"),
-        ({"max_dist_weight": -1.0}, "max_dist_weight must not be negative"),
+        ({"max_dist_weight": -1.0}, "max_dist_weight must be a finite number, not negative"),
         ({"max_dist_features": "hidden"}, "max_dist_features must be one of"),
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"learning_rate": float("inf")}, "learning_rate must be a finite number"),
+        ({"weight_decay": float("nan")}, "weight_decay must be a finite number"),
+        ({"min_steps": 20_000}, "min_steps = 20000 is more than max_steps = 10000"),
         ({"n_rounds": 1_000}, "more than n_pool"),
     ],
 )

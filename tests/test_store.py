@@ -1,10 +1,12 @@
 """Nothing is lost: runs go on where they were killed, and a file that cannot be used is set aside, not overwritten."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import jax
 import numpy as np
@@ -152,9 +154,24 @@ def pickled(path):
         np.savez(file, header=np.array({"format": "milb run"}, dtype=object))
 
 
-def newer(path):
-    with path.open("wb") as file:
-        np.savez(file, header=np.array(json.dumps({"format": "milb run", "version": 99})))
+def spoiled_header(path, **changes):
+    run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path)
+    header, arrays = store.read(path)
+    store.write(path, {name: value for name, value in (header | changes).items() if value is not None}, arrays)
+
+
+def no_devices(path):
+    spoiled_header(path, devices=None)
+
+
+def too_many_records(path):
+    spoiled_header(path, records=[{"n": n} for n in range(40, 100, 5)])
+
+
+def rows_repeated(path):
+    run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path)
+    header, arrays = store.read(path)
+    store.write(path, header, arrays | {"rows": 0 * arrays["rows"]})
 
 
 def rows_missing(path):
@@ -163,7 +180,20 @@ def rows_missing(path):
     store.write(path, header, {"rows": arrays["rows"][:-1]})
 
 
-@pytest.mark.parametrize("spoil", [truncated, foreign_text, foreign_npz, empty, pickled, newer, rows_missing])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        truncated,
+        foreign_text,
+        foreign_npz,
+        empty,
+        pickled,
+        rows_missing,
+        rows_repeated,
+        no_devices,
+        too_many_records,
+    ],
+)
 def test_file_that_cannot_be_used_is_set_aside_and_the_run_starts_over(path, spoil, uninterrupted):
     spoil(path)
     content = path.read_bytes()
@@ -203,15 +233,15 @@ def test_store_made_with_other_settings_is_refused(path, strategy, seed, changes
 def test_going_on_on_other_devices_warns(path, uninterrupted, monkeypatch):
     run_until(path, 1, monkeypatch)
     monkeypatch.setattr(store, "describe", lambda: "8 x another device")
-    with pytest.warns(UserWarning, match="goes on on 8 x another device: rounding differs"):
+    with pytest.warns(UserWarning, match="goes on with other rounding: devices: stored .*, asked '8 x another device'"):
         run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path)
 
 
 def test_folder_that_cannot_take_the_file_is_found_before_the_training(tmp_path, monkeypatch):
     monkeypatch.setattr(learner, "_train_round", None)
-    with pytest.raises(PermissionError, match="does not exist or cannot be written"):
+    with pytest.raises(FileNotFoundError, match="missing does not exist"):
         run(PROBLEM, "mi-lb", 0, PROTOCOL, store=tmp_path / "missing" / "run.npz")
-    with pytest.raises(IsADirectoryError, match="is a folder"):
+    with pytest.raises(IsADirectoryError):
         run(PROBLEM, "mi-lb", 0, PROTOCOL, store=tmp_path)
 
 
@@ -222,3 +252,88 @@ def test_failed_write_keeps_the_old_file_and_no_temporary(path, monkeypatch):
         store.write(path, {"i": 2}, {})
     monkeypatch.undo()
     assert store.read(path)[0]["i"] == 1 and list(path.parent.iterdir()) == [path]
+
+
+def test_newer_format_is_refused_and_kept(path):
+    with path.open("wb") as file:
+        np.savez(file, header=np.array(json.dumps({"format": "milb run", "version": 99})))
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="format version 99; this milb reads version 1"):
+        store.read(path)
+    assert path.read_bytes() == before
+
+
+def test_file_that_cannot_be_read_now_is_left_alone(path, monkeypatch):
+    path.write_text("precious")
+    monkeypatch.setattr(store.Path, "read_bytes", lambda _: (_ for _ in ()).throw(OSError("too many open files")))
+    with pytest.raises(OSError, match="too many open files"):
+        store.read(path)
+    assert path.read_text() == "precious"
+
+
+def test_every_flipped_byte_is_set_aside_or_harmless(path):
+    store.write(path, {"i": 1}, {"a": np.arange(50)})
+    content = bytearray(path.read_bytes())
+    rng = np.random.default_rng(0)
+    for position in rng.integers(0, len(content), 150):
+        damaged = content.copy()
+        damaged[position] ^= 0xFF
+        path.write_bytes(damaged)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            stored = store.read(path)
+        assert stored is None or "a" not in stored[1] or (stored[1]["a"] == np.arange(50)).all()
+        for aside in path.parent.glob("*.unreadable*"):
+            aside.unlink()
+
+
+def test_two_processes_never_work_on_one_store(path):
+    with store.locked(path):
+        code = f"""
+from pathlib import Path
+from milb import store
+try:
+    with store.locked(Path({str(path)!r})):
+        print("both")
+except BlockingIOError as error:
+    print(error)
+"""
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "another process is working on" in result.stdout
+    with store.locked(path):
+        pass
+
+
+def test_temporaries_of_killed_processes_are_cleared(path, uninterrupted):
+    leftover = path.with_name(f".{path.name}.123.tmp")
+    leftover.write_text("half a file")
+    run(PROBLEM, "mi-lb", 0, PROTOCOL.replace(n_rounds=0), progress=False, store=path)
+    assert not leftover.exists()
+
+
+def test_symlink_and_relative_path_lead_to_one_file(tmp_path, monkeypatch):
+    real, link = tmp_path / "real" / "run.npz", tmp_path / "run.npz"
+    real.parent.mkdir()
+    link.symlink_to(real)
+    monkeypatch.chdir(tmp_path)
+
+    def elsewhere(key, ensemble, pool, k, options):
+        os.chdir("/")
+        return np.flatnonzero(pool.available)[:k]
+
+    result = run(PROBLEM, elsewhere, 0, PROTOCOL, progress=False, store="run.npz")
+    assert link.is_symlink() and rounds_in(real) == len(result.history) == 5
+
+
+def test_block_size_is_free_to_change(path, uninterrupted, monkeypatch):
+    run_until(path, 1, monkeypatch)
+    result = run(PROBLEM, "mi-lb", 0, PROTOCOL.replace(block_size=64), progress=False, store=path)
+    np.testing.assert_array_equal(result.picks, uninterrupted.picks)
+
+
+def test_finished_run_is_read_from_a_folder_that_takes_no_files(path, uninterrupted, monkeypatch):
+    run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path)
+    monkeypatch.setattr(store.os, "access", lambda *_: False)
+    assert_same_run(run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path), uninterrupted)
+    with pytest.raises(PermissionError, match="cannot be written"):
+        run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path.with_name("other.npz"))

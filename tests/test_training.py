@@ -183,6 +183,7 @@ X, Y = bimodal(10)
         ((X, Y, PROTOCOL, 11), "got 11"),
         ((np.where(np.arange(10)[:, None] == 3, np.nan, X), Y), "x is nan in labelled row 3, column 0"),
         ((X, np.where(np.arange(10)[:, None] == 4, np.inf, Y)), "y is inf in labelled row 4, column 0"),
+        ((X, 1e20 * Y), r"y is beyond 1e15 in column\(s\) \[0, 1\]"),
     ],
 )
 def test_fit_refuses(arguments, message):
@@ -196,3 +197,9 @@ def test_predict_refuses_other_inputs(ensemble, shape):
     for function in (predict, features):
         with pytest.raises(ValueError, match=r"x must have shape \(B, 2\)"):
             function(ensemble, np.zeros(shape, np.float32))
+
+
+@pytest.mark.parametrize("shape", [(2,), (3, 2), (4, 1), (4, 2, 1)])
+def test_nll_refuses_other_outputs(ensemble, shape):
+    with pytest.raises(ValueError, match=r"y must have shape \(4, 2\)"):
+        ensemble_nll(ensemble, np.zeros((4, 2), np.float32), np.zeros(shape, np.float32))

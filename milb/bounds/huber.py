@@ -173,10 +173,11 @@ def _pair_sums(mixture: Mixture) -> tuple[Array, Array, Array, Array]:
     def one_block(block: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         log_weights, means, variances = block  # (M, lanes), (D, M, lanes), (D, M, lanes)
         # Bounds move with a change of units by a known amount, so they may be computed in any: scale is a constant.
-        log_scale = jax.lax.stop_gradient(0.5 * jnp.log(variances).mean(1, keepdims=True))
+        # The middle of a dimension's range of variances, so that its ends are equally far from overflow.
+        log_variances = jax.lax.stop_gradient(jnp.log(variances))
+        log_scale = 0.25 * (log_variances.max(1, keepdims=True) + log_variances.min(1, keepdims=True))
         scaled_variances = variances * jnp.exp(-2 * log_scale)
-        scaled_means = (means - jax.lax.stop_gradient(means.mean(1, keepdims=True))) * jnp.exp(-log_scale)
-        log_others = _log_sum_over_others(log_weights, scaled_means, scaled_variances)
+        log_others = _log_sum_over_others(log_weights, means, scaled_variances, jnp.exp(-log_scale))
         log_self = -0.5 * _sum_log(2 * scaled_variances)
         return log_others, log_self, log_scale.sum((0, 1))
 
@@ -185,8 +186,11 @@ def _pair_sums(mixture: Mixture) -> tuple[Array, Array, Array, Array]:
     return blocks[0], log_others, log_self, scale
 
 
-def _log_sum_over_others(log_weights: Array, means: Array, variances: Array) -> Array:
+def _log_sum_over_others(log_weights: Array, means: Array, variances: Array, per_unit: Array) -> Array:
     """log sum_{n != m} b_n t_mn for every m, (M, lanes), each pair's t computed once: t is symmetric.
+
+    Variances are scaled already; differences of means are, by per_unit, once taken, so that what is far away from a
+    pair cannot round it.
 
     Pair m with m + s on a ring of M components, for s = 1 .. M // 2. Ring neighbours are plain slices of a doubled
     array, so all reads are contiguous and no array over pairs and dimensions exists.
@@ -203,7 +207,7 @@ def _log_sum_over_others(log_weights: Array, means: Array, variances: Array) -> 
             jax.lax.dynamic_slice_in_dim(ring, shift, n_components, axis=1) for ring in (ring_means, ring_variances)
         )
         summed = variances + other_variances
-        return -0.5 * (((means - other_means) ** 2 / summed).sum(0) + _sum_log(summed))
+        return -0.5 * ((((means - other_means) * per_unit) ** 2 / summed).sum(0) + _sum_log(summed))
 
     shifts = jnp.arange(1, half + 1)
     log_t = jax.lax.map(pair, shifts)  # (half, M, lanes): log t of m and m + s

@@ -70,5 +70,6 @@ def _monte_carlo(
     mean = total / n_samples
     variance = jnp.maximum(squares / n_samples - mean**2, 0) / (n_samples - 1)
     lift = (slice(None),) + (None,) * (mean.ndim - 1)
-    estimate = (weights[lift] * (offset + mean)).sum(0)
-    return MonteCarlo(estimate, jnp.sqrt((weights[lift] ** 2 * variance).sum(0)))
+    share = weights[lift]
+    estimate = jnp.where(share > 0, share * (offset + mean), 0).sum(0)
+    return MonteCarlo(estimate, jnp.sqrt(jnp.where(share > 0, share**2 * variance, 0).sum(0)))

@@ -106,14 +106,16 @@ def _inputs(keys: Key[Array, "4"], n: int) -> Float[Array, "n 7"]:
 
 def _labels(keys: Key[Array, "n"], x: Float[ArrayLike, "n 7"]) -> Float[Array, "n 20"]:
     """Final outputs at x, in blocks of one shape: the keys decide the noise, so blocks do not change a label."""
-    n, block = len(x), min(_BLOCK, len(x))
+    n, block = len(x), max(1, min(_BLOCK, len(x)))
     filled = np.minimum(np.arange(-(-n // block) * block), n - 1).reshape(-1, block)
     x = jnp.asarray(x)
     parts = [
         trajectories(keys[rows], x[rows, :N_PARTICLES], x[rows, N_PARTICLES], x[rows, N_PARTICLES + 1])
         for rows in filled
     ]
-    return jnp.concatenate(parts).reshape(-1, len(SNAPSHOT_STEPS) * N_PARTICLES)[:n]
+    return jnp.concatenate(parts or [jnp.zeros((0, len(SNAPSHOT_STEPS), N_PARTICLES))]).reshape(
+        -1, len(SNAPSHOT_STEPS) * N_PARTICLES
+    )[:n]
 
 
 @partial(jax.jit, static_argnames="record_every")

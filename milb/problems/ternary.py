@@ -85,7 +85,13 @@ class Ternary(MixtureProblem):
         self.gibbs_half = gibbs_half
 
     def configured(self, options: Options) -> Problem:
-        """The problem with the reading of the Gibbs energy that the options ask for."""
+        """The problem with the reading of the Gibbs energy that the options ask for.
+
+        Raises:
+            ValueError: this one was made with gibbs_half=True and the options say False.
+        """
+        if self.gibbs_half and not options.gibbs_half:
+            raise ValueError("Ternary(gibbs_half=True) goes with protocol.replace(gibbs_half=True), which is recorded")
         return self if options.gibbs_half == self.gibbs_half else Ternary(options.gibbs_half)
 
     @cached_property

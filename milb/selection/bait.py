@@ -56,7 +56,11 @@ def bait(
         labelled_mask: (L,), rows of the buffers that count; None for all.
 
     Returns:
-        (k,) distinct row indices, in the order in which they were added; ties to the lowest index.
+        (k,) distinct row indices, in the order in which they were added. Among equal rows the lowest are added first,
+        and taken out first.
+
+    Not valid when the squared norm of an embedding is above about 1e6 ridge in a direction that labelled rows span:
+    what float32 leaves of it there is rounding, unless the embedding has few dimensions.
 
     Raises:
         ValueError: wrong shapes, k, ridge or oversample out of range, values that are not finite on available or

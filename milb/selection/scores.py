@@ -62,10 +62,8 @@ def sbal(
     scores, available = checked_scores(scores, k, available)
     if is_concrete(temperature) and not 0 < temperature < np.inf:
         raise ValueError(f"temperature must be positive and finite, got {temperature}")
-    # Scores relative to the best: only differences matter, and dividing them cannot overflow to the same infinity.
-    best = jnp.max(jnp.where(available & jnp.isfinite(scores), scores, -jnp.inf))
-    relative = jnp.maximum((scores - best) / temperature, jnp.finfo(scores.dtype).min / 2)
-    return _best(relative + jax.random.gumbel(key, scores.shape, scores.dtype), k, available)
+    # The noise is multiplied, not the scores divided, by the temperature: however small, nothing overflows.
+    return _best(scores + temperature * jax.random.gumbel(key, scores.shape, scores.dtype), k, available)
 
 
 def checked_scores(scores: ArrayLike, k: int, available: ArrayLike | None) -> tuple[Array, Array]:

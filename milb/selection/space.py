@@ -29,6 +29,7 @@ class Space(NamedTuple):
     available: Array
     usable: Array  # available and finite: others are picked only when nothing else is left
     labelled_mask: Array
+    unit: Array  # that features and labelled are expressed in
 
 
 def checked_space(
@@ -44,6 +45,9 @@ def checked_space(
         raise ValueError(
             f"features must be (N, d) and labelled_features (L, d), got {features.shape} and {labelled.shape}"
         )
+    if not features.shape[1]:
+        raise ValueError(f"features must have at least one column, got {features.shape}")
+    features, labelled = (rows.astype(jnp.result_type(rows, jnp.float32)) for rows in (features, labelled))
     available = checked_available(len(features), k, available)
     labelled_mask = jnp.ones(len(labelled), bool) if labelled_mask is None else jnp.asarray(labelled_mask)
     if labelled_mask.shape != (len(labelled),) or labelled_mask.dtype != bool:
@@ -65,7 +69,11 @@ def _space(features: Array, labelled: Array, available: Array, labelled_mask: Ar
     labelled_mask = labelled_mask & jnp.isfinite(labelled).all(1)
     features = jnp.where(usable[:, None], features, 0)
     labelled = jnp.where(labelled_mask[:, None], labelled, 0)
-    return Space(features.T, labelled, available, usable, labelled_mask)
+    # No pick depends on the unit of all features together; in this one, squared distances cannot overflow.
+    largest = jnp.maximum(jnp.abs(features).max(initial=0), jnp.abs(labelled).max(initial=0))
+    unit = jnp.where(largest > 0, largest, 1)
+    features, labelled = features / unit, labelled / unit
+    return Space(features.T, labelled, available, usable, labelled_mask, unit)
 
 
 class Nearest(NamedTuple):

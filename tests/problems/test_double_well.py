@@ -122,3 +122,7 @@ def test_dataset_refuses(arguments, message):
 def test_label_refuses(x, message):
     with pytest.raises(ValueError, match=message):
         PROBLEM.label(jax.random.key(0), x)
+
+
+def test_no_inputs_no_labels():
+    assert PROBLEM.label(jax.random.key(0), np.zeros((0, 7))).shape == (0, 20)

@@ -115,3 +115,25 @@ def test_refuse_other_lengths(inputs):
         lcmd(features, labelled, 5, scores[:-1])
     with pytest.raises(ValueError, match="weights must not be negative"):
         lcmd(features, labelled, 5, -np.ones(len(features)))
+
+
+@pytest.mark.parametrize("unit", [1e-25, 1e-10, 1e10, 1e20, 1e30])
+def test_picks_do_not_depend_on_the_unit_of_features(unit):
+    features = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    scaled = (features * np.float32(unit)).astype(np.float32)
+    for select in (k_center, lcmd):
+        np.testing.assert_array_equal(select(scaled, scaled[:2], 6), select(features, features[:2], 6))
+
+
+@pytest.mark.parametrize("dtype", [int, np.uint8, np.float16, bool])
+def test_features_of_any_real_type(dtype):
+    features = np.random.default_rng(0).integers(0, 2 if dtype is bool else 100, (30, 4)).astype(dtype)
+    scores = np.arange(30)
+    for select in (k_center, lcmd, lambda *arguments: max_dist(scores, *arguments)):
+        expected = select(features.astype(np.float32), features[:2].astype(np.float32), 5)
+        np.testing.assert_array_equal(select(features, features[:2], 5), expected)
+
+
+def test_refuse_features_without_columns():
+    with pytest.raises(ValueError, match="at least one column"):
+        k_center(np.zeros((4, 0)), np.zeros((1, 0)), 1)

@@ -123,8 +123,10 @@ def test_sbal_draws_from_the_softmax():
 def test_sbal_at_the_ends_of_temperature():
     scores = np.random.default_rng(0).normal(size=40).astype(np.float32)
     np.testing.assert_array_equal(selection.sbal(jax.random.key(0), scores, 5, 1e-6), selection.top_k(scores, 5))
-    huge = 1e30 * scores  # differences beyond float32 once divided: still the best first
-    np.testing.assert_array_equal(selection.sbal(jax.random.key(0), huge, 1, 1e-12), selection.top_k(scores, 1))
+    for huge, temperature in ((1e30 * scores, 1e-12), (scores, 1e-38)):  # quotients would leave float32
+        np.testing.assert_array_equal(
+            selection.sbal(jax.random.key(0), huge, 5, temperature), selection.top_k(scores, 5)
+        )
     first = [int(selection.sbal(jax.random.key(seed), scores, 1, 1e9)[0]) for seed in range(60)]
     assert len(set(first)) > 20
 
