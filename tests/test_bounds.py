@@ -323,7 +323,7 @@ def test_integers_are_numbers_too():
     whole = Mixture.from_logits(logits, means, variances)
     real = Mixture.from_logits(logits, means.astype(np.float32), variances.astype(np.float32))
     assert bounds.mi_lower_bound(whole) == bounds.mi_lower_bound(real)
-    np.testing.assert_array_equal(whole.marginal([0.5, 0.5]).log_weights, real.marginal().log_weights)
+    np.testing.assert_array_equal(whole.marginal(np.array([0.5, 0.5])).log_weights, real.marginal().log_weights)
     with pytest.raises(ValueError, match="real numbers"):
         Mixture.from_logits(logits, means + 1j, variances)
 

@@ -4,10 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from milb.clipping import CLIPS
 from milb.devices import mesh_for
 from milb.mdn import MixtureDensityNetwork, initialise
+
+pytestmark = pytest.mark.slow
 
 
 def tree_like_parameters(seed, scale=1.0):

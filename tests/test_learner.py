@@ -14,6 +14,8 @@ from milb.problems import PROBLEMS
 from milb.strategy import STRATEGIES
 from milb.training import negative_log_likelihood
 
+pytestmark = pytest.mark.slow
+
 PROBLEM = PROBLEMS["double_well"]
 PROTOCOL = PROBLEM.protocol("smoke")
 
@@ -227,6 +229,7 @@ import milb
 milb.use_cpu_cores(2)
 from milb.learner import run
 from milb.problems import PROBLEMS
+
 p = PROBLEMS["double_well"]
 protocol = p.protocol("smoke").replace(n_members={n_members}, n_components=2, width=8, n_rounds=1)
 for name in ("mi-lb", "mi-lb-maxdist", "bait"):

@@ -4,9 +4,12 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from milb.problems import PROBLEMS
 from milb.strategy import STRATEGIES
+
+pytestmark = pytest.mark.slow
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
 

@@ -17,6 +17,8 @@ from milb import learner, store
 from milb.learner import run
 from milb.problems import PROBLEMS
 
+pytestmark = pytest.mark.slow
+
 PROBLEM = PROBLEMS["double_well"]
 PROTOCOL = PROBLEM.protocol("smoke").replace(n_components=2, width=8, n_rounds=4)
 
@@ -292,6 +294,7 @@ def test_two_processes_never_work_on_one_store(path):
         code = f"""
 from pathlib import Path
 from milb import store
+
 try:
     with store.locked(Path({str(path)!r})):
         print("both")

@@ -12,6 +12,8 @@ from milb.protocol import Options
 from milb.strategy import STRATEGIES, Pool
 from milb.training import fit
 
+pytestmark = pytest.mark.slow
+
 PROBLEM = PROBLEMS["double_well"]
 PROTOCOL = PROBLEM.protocol("smoke").replace(n_components=2, width=8, steps_per_label=1)
 KEY = jax.random.key(5)

@@ -11,6 +11,8 @@ from milb.mdn import features, initialise, predict
 from milb.problems import PROBLEMS
 from milb.training import ensemble_nll, fit, fit_buffer, negative_log_likelihood
 
+pytestmark = pytest.mark.slow
+
 PROTOCOL = PROBLEMS["double_well"].protocol("smoke").replace(n_members=2, width=8, depth=2, steps_per_label=2)
 
 

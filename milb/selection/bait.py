@@ -143,6 +143,8 @@ def _dual(
     scale = jnp.sqrt(k / (n_labelled + k))  # of a candidate, once picked
     labels_c = labels_c * jnp.sqrt(n_labelled / (n_labelled + k))
     gram = (labels_c @ labels_c.T) * (labels_z @ labels_z.T)
+    # Below what float32 resolves beside the largest label, a ridge would vanish and the matrix be singular.
+    ridge = jnp.maximum(ridge, jnp.finfo(gram.dtype).eps * jnp.max(jnp.diagonal(gram), initial=0))
     root = jnp.linalg.cholesky(gram + ridge * jnp.eye(len(gram)))
     p = solve_triangular(root, ((c @ labels_c.T) * (z @ labels_z.T)).T, lower=True).T
     share = usable / jnp.maximum(usable.sum(), 1)  # of a row in M_U

@@ -50,8 +50,9 @@ def direct(
         blocks = [embeddings(c[i : i + _BLOCK], z[i : i + _BLOCK]) for i in range(0, len(c), _BLOCK)]
         return scale**2 * np.concatenate([((rows @ matrix) * rows).sum(1) for rows in blocks])
 
-    information = ridge * np.eye(dimension)
-    information += n_labelled / (n_labelled + k) * outer_products(labels_c, labels_z)
+    information = n_labelled / (n_labelled + k) * outer_products(labels_c, labels_z)
+    # Below what float64 resolves beside the largest label, a ridge would vanish and the matrix be singular.
+    information += max(ridge, 1e-13 * np.diagonal(information).max(initial=0)) * np.eye(dimension)
     first_inverse = cho_solve(cho_factor(information), np.eye(dimension))
     pool_information = outer_products(c, z) / n_usable
     spread = first_inverse @ pool_information @ first_inverse
@@ -82,7 +83,9 @@ def remove(inner: np.ndarray, spread: np.ndarray, kept: np.ndarray, k: int) -> n
     inner, spread, kept = np.asarray(inner, np.float64), np.asarray(spread, np.float64), np.array(kept)
     while kept.sum() > k:
         index = np.flatnonzero(kept)
-        d = np.linalg.inv(np.eye(len(index)) + inner[np.ix_(index, index)])
+        # Eigenvalues of I + A are 1 or more; what rounding makes less of them is set right.
+        values, vectors = np.linalg.eigh(np.eye(len(index)) + inner[np.ix_(index, index)])
+        d = (vectors / np.maximum(values, 1)) @ vectors.T
         rise = ((d @ spread[np.ix_(index, index)]) * d.T).sum(1) / np.diagonal(d)
         kept[index[np.argmin(rise)]] = False
     return kept
