@@ -29,7 +29,7 @@ check: env  ## ruff and the fast tests (under a minute)
 test: env  ## all tests, then smoke copies of all notebooks
 	$(RUN) -m pytest
 	rm -rf $(SMOKE)
-	$(RUN) -m milb.notebooks run smoke
+	$(RUN) -m milb.notebooks prepare smoke
 	$(RUN) -m pytest --nbval-lax $(SMOKE)
 
 nbval: env  ## the committed notebooks, executed at demo scale

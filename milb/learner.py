@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import operator
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +20,7 @@ from jaxtyping import Array, Float, Int
 from tqdm.auto import tqdm
 
 from milb import strategy as strategies
+from milb.checks import Data, check_trained, checked_data, checked_picks, checked_seed
 from milb.mdn import Ensemble
 from milb.mixture import PRNGKey
 from milb.protocol import Protocol
@@ -46,7 +46,8 @@ class Run:
             it was trained on; nll_mean, nll_median, nll_q10, nll_q90, of the negative log-likelihood over test points
             (nats, raw units); score_min, score_median, score_max over the pool and score_picked, the lowest picked;
             saturated_share, of pool points whose MI-LB is within 0.01 nat of its maximum; train_seconds,
-            score_seconds (the first round's include compilation). NaN where a strategy has no such number.
+            score_seconds (the first round's include compilation; its model is trained once for strategies of a seed
+            that follow each other). NaN where a strategy has no such number.
         picks: (n_rounds, n_query), dataset indices in the order they were picked.
         ensemble: the last model.
         test_nll: (n_test,), its negative log-likelihood at each test point.
@@ -61,13 +62,6 @@ class Run:
     picks: Int[np.ndarray, "rounds k"]
     ensemble: Ensemble
     test_nll: Float[np.ndarray, "n_test"]
-
-
-class _Data(NamedTuple):
-    x: Array
-    y: Array
-    test_x: Array
-    test_y: Array
 
 
 def run(
@@ -119,8 +113,8 @@ def run(
     settings = {
         "problem": problem.name,
         "strategy": strategies.name_of(strategy),
-        "seed": _seed("seed", seed),
-        "training_seed": _seed("training_seed", seed if training_seed is None else training_seed),
+        "seed": checked_seed("seed", seed),
+        "training_seed": checked_seed("training_seed", seed if training_seed is None else training_seed),
         "protocol": dataclasses.asdict(protocol),
     }
     path = None if store is None else Path(store).expanduser().resolve()
@@ -149,9 +143,8 @@ def _go_on(
     progress: bool,
 ) -> None:
     """The rounds that are left, written to `path` one by one."""
-    data = _checked_data(
-        problem.dataset(settings["seed"], protocol.n_pool, protocol.n_test, protocol.n_initial), protocol
-    )
+    dataset = problem.dataset(settings["seed"], protocol.n_pool, protocol.n_test, protocol.n_initial)
+    data = checked_data(dataset, protocol)
     root = jax.random.key(settings["training_seed"])
     title = f"{settings['problem']} {settings['strategy']} seed {settings['seed']}"
     rounds = range(len(state.records), protocol.n_rounds + 1)
@@ -162,9 +155,12 @@ def _go_on(
         for name, values in (("x", data.x), ("y", data.y)):
             check_columns(name, np.asarray(values)[labelled])
         started = time.perf_counter()
-        trained = _train_round(_key(root, TRAINING, round_index), data, state.rows, n, protocol)
+        if round_index == 0 and all(isinstance(array, np.ndarray) and not array.flags.writeable for array in dataset):
+            trained = _first_round(_Frozen(dataset), settings["training_seed"], protocol)
+        else:
+            trained = _train_round(_key(root, TRAINING, round_index), data, state.rows, n, protocol)
         ensemble, test_nll = jax.block_until_ready(trained)
-        _check_trained(ensemble, np.asarray(test_nll), f"{title}, round {round_index}")
+        check_trained(ensemble, np.asarray(test_nll), f"{title}, round {round_index}")
         record = {"round": round_index, "n": n, **_nll_statistics(np.asarray(test_nll))}
         record["train_seconds"] = time.perf_counter() - started
         if round_index < protocol.n_rounds:
@@ -174,7 +170,7 @@ def _go_on(
             pool = Pool(data.x, jnp.asarray(available), jnp.asarray(state.rows), jnp.asarray(n))
             selection_key = _key(root, SELECTION, round_index)
             proposal = strategies.propose(strategy, selection_key, ensemble, pool, protocol.n_query, protocol)
-            picked = _checked_picks(proposal.indices, available, protocol.n_query, f"{title}, round {round_index}")
+            picked = checked_picks(proposal.indices, available, protocol.n_query, f"{title}, round {round_index}")
             record |= _score_statistics(proposal.scores, picked, available, ensemble, strategy)
             record["score_seconds"] = time.perf_counter() - started
             state.rows[n : n + protocol.n_query] = picked
@@ -186,55 +182,35 @@ def _go_on(
         bar.set_postfix(n=n, nll=f"{record['nll_mean']:.4g}")
 
 
-def _seed(name: str, seed: Any) -> int:
-    if isinstance(seed, bool) or not hasattr(seed, "__index__") or not 0 <= operator.index(seed) < 2**32:
-        raise ValueError(f"{name} must be an integer from 0 to 2**32 - 1, got {seed!r}")
-    return operator.index(seed)
-
-
-def _checked_data(dataset: Any, protocol: Protocol) -> _Data:
-    """The dataset as arrays, once its parts fit together and the protocol; ValueError says what does not."""
-    x, y, test_x, test_y = (np.asarray(array, np.float32) for array in dataset)
-    for name, array, n in (("x", x, protocol.n_pool), ("y", y, protocol.n_pool), ("test_x", test_x, protocol.n_test),
-                           ("test_y", test_y, protocol.n_test)):  # fmt: skip
-        if array.ndim != 2 or len(array) != n:
-            raise ValueError(f"the dataset's {name} must have shape ({n}, columns), got {array.shape}")
-        bad = np.argwhere(~np.isfinite(array))
-        if len(bad):
-            raise ValueError(f"the dataset's {name} is {array[tuple(bad[0])]} in row {bad[0][0]}, column {bad[0][1]}")
-    if x.shape[1] != test_x.shape[1] or y.shape[1] != test_y.shape[1]:
-        raise ValueError(f"pool and test columns differ: x {x.shape}, {test_x.shape}; y {y.shape}, {test_y.shape}")
-    return _Data(*map(jnp.asarray, (x, y, test_x, test_y)))
-
-
-def _check_trained(ensemble: Ensemble, test_nll: np.ndarray, where: str) -> None:
-    finite = all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(ensemble))
-    if not finite or not np.isfinite(test_nll).all():
-        what = "the test NLL" if finite else "the network"
-        raise FloatingPointError(f"{where}: training has diverged, {what} is not finite; try a lower learning_rate")
-
-
-def _checked_picks(indices: Any, available: np.ndarray, k: int, where: str) -> np.ndarray:
-    """A strategy's answer as dataset rows, once it is k different ones that may be picked; ValueError if not."""
-    picked = np.asarray(indices)
-    if picked.shape != (k,) or not np.issubdtype(picked.dtype, np.integer):
-        raise ValueError(f"{where}: the strategy must return {k} integers, got {picked.dtype} of shape {picked.shape}")
-    wrong = [row for row in picked.tolist() if not 0 <= row < len(available) or not available[row]]
-    if wrong:
-        raise ValueError(f"{where}: the strategy picked row {wrong[0]}, which is labelled already or not in the pool")
-    if len(set(picked.tolist())) < k:
-        raise ValueError(f"{where}: the strategy picked a row twice: {picked.tolist()}")
-    return picked.astype(np.int32)
-
-
 def _key(root: PRNGKey, stream: int, round_index: int) -> PRNGKey:
     return jax.random.fold_in(jax.random.fold_in(root, stream), round_index)
 
 
 @partial(jax.jit, static_argnames="protocol")
-def _train_round(key: PRNGKey, data: _Data, rows: Array, n: Array, protocol: Protocol) -> tuple[Ensemble, Array]:
+def _train_round(key: PRNGKey, data: Data, rows: Array, n: Array, protocol: Protocol) -> tuple[Ensemble, Array]:
     ensemble = fit_buffer(key, data.x[rows], data.y[rows], n, protocol)
     return ensemble, negative_log_likelihood(ensemble, data.test_x, data.test_y)
+
+
+class _Frozen:
+    """A dataset of arrays that nobody can write, as a key: equal to itself and to nothing else."""
+
+    def __init__(self, dataset: tuple[np.ndarray, ...]) -> None:
+        self.arrays = tuple(dataset)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Frozen) and all(a is b for a, b in zip(self.arrays, other.arrays, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self.arrays)))
+
+
+@lru_cache(maxsize=1)
+def _first_round(dataset: _Frozen, training_seed: int, protocol: Protocol) -> tuple[Ensemble, Array]:
+    """Round 0 of a seed, the same for every strategy: trained once for runs that follow each other."""
+    key = _key(jax.random.key(training_seed), TRAINING, 0)
+    data = Data(*map(jnp.asarray, dataset.arrays))
+    return _train_round(key, data, RunState.new(protocol).rows, protocol.n_initial, protocol)
 
 
 def _nll_statistics(nll: np.ndarray) -> dict[str, float]:

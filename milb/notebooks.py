@@ -2,8 +2,9 @@
 
 The cell after a notebook's parameters calls `check_parameters`. The rest is for the command line:
 
-    python -m milb.notebooks run smoke|demo|paper [NOTEBOOK ...]    copies into runs/notebooks/, made with papermill
-    python -m milb.notebooks refresh [NOTEBOOK ...]                 the committed notebooks, in place
+    python -m milb.notebooks run smoke|demo|paper [NOTEBOOK ...]      copies into runs/notebooks/, made with papermill
+    python -m milb.notebooks prepare smoke|demo|paper [NOTEBOOK ...]  the same copies, not yet executed
+    python -m milb.notebooks refresh [NOTEBOOK ...]                   the committed notebooks, in place
 
 Jupyter's libraries are imported only by the functions that need them.
 """
@@ -77,15 +78,16 @@ def assigned_names(source: str) -> list[str]:
     return names
 
 
-def run(path: Path, scale: str) -> Path:
-    """Execute a copy of a notebook with papermill.
+def run(path: Path, scale: str, prepare_only: bool = False) -> Path:
+    """Execute a copy of a notebook with papermill, or only make it.
 
     Args:
         path: the notebook.
         scale: "demo" writes to runs/notebooks/, any other scale to a folder of its own in there.
+        prepare_only: leave executing it to somebody else, such as nbval.
 
     Returns:
-        The path of the executed copy, which holds the traceback where a cell failed.
+        The path of the copy, which holds the traceback where a cell failed.
 
     Raises:
         papermill.PapermillExecutionError: a cell failed.
@@ -95,7 +97,13 @@ def run(path: Path, scale: str) -> Path:
     folder = paths.runs() / "notebooks"
     copy = paths.writable(folder if scale == "demo" else folder / scale) / path.name
     papermill.execute_notebook(
-        str(path), str(copy), parameters={"scale": scale}, cwd=str(CHECKOUT), kernel_name="python3", progress_bar=False
+        str(path),
+        str(copy),
+        parameters={"scale": scale},
+        cwd=str(CHECKOUT),
+        kernel_name="python3",
+        progress_bar=False,
+        prepare_only=prepare_only,
     )
     return copy
 
@@ -168,9 +176,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m milb.notebooks", description="Run or refresh the notebooks.")
     commands = parser.add_subparsers(dest="command", required=True)
     run_parser = commands.add_parser("run", help="execute copies into runs/notebooks/")
-    run_parser.add_argument("scale", choices=SCALES)
+    prepare_parser = commands.add_parser("prepare", help="make the copies and leave executing them to others")
+    for command in (run_parser, prepare_parser):
+        command.add_argument("scale", choices=SCALES)
     refresh_parser = commands.add_parser("refresh", help="execute and tidy the committed notebooks in place")
-    for command in (run_parser, refresh_parser):
+    for command in (run_parser, prepare_parser, refresh_parser):
         command.add_argument("notebooks", nargs="*", type=Path, help="default: all in notebooks/")
     options = parser.parse_args(arguments)
 
@@ -179,8 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"found no notebooks in {CHECKOUT / 'notebooks'}; name them")
     for path in notebooks:
         start = time.perf_counter()
-        if options.command == "run":
-            result = run(path, options.scale)
+        if options.command != "refresh":
+            result = run(path, options.scale, prepare_only=options.command == "prepare")
         else:
             refresh(path)
             result = path

@@ -53,6 +53,18 @@ def test_all_strategies_of_a_seed_start_from_the_same_model(runs):
     assert len({tuple(result.picks[0]) for result in runs.values()}) > 1
 
 
+def test_first_model_of_a_seed_is_trained_once(monkeypatch):
+    trained, train = [], learner._train_round
+    monkeypatch.setattr(learner, "_train_round", lambda *arguments: trained.append(arguments[3]) or train(*arguments))
+    learner._first_round.cache_clear()
+    runs = [run(PROBLEM, name, 0, PROTOCOL, progress=False) for name in ("random", "mi-lb")]
+    assert trained == [40, 45, 50, 45, 50]
+    other_seed = run(PROBLEM, "random", 1, PROTOCOL, progress=False)
+    assert trained[5:] == [40, 45, 50]
+    first = [result.history["nll_mean"][0] for result in (*runs, other_seed)]
+    assert first[0] == first[1] != first[2]
+
+
 def test_last_row_is_the_last_model_on_the_test_set(runs):
     result = runs["mi-lb"]
     dataset = PROBLEM.dataset(0, PROTOCOL.n_pool, PROTOCOL.n_test, PROTOCOL.n_initial)

@@ -29,6 +29,7 @@ LAYERS = (
     "selection",
     "strategy",
     "store",
+    "checks",
     "learner",
     "ablation",
     "problems",

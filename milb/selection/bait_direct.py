@@ -60,7 +60,7 @@ def direct(
     rows: list[int] = []
     for _ in range(min(n_forward, int(available.sum()))):
         candidates = available & usable if (available & usable).any() else available
-        row = int(np.argmax(np.where(candidates, b / (1 + a), -np.inf)))
+        row = int(np.argmax(np.where(candidates, np.nan_to_num(b / (1 + a)), -np.inf)))  # overflow picks nobody twice
         step = inverse @ (scale * embeddings(c[[row]], z[[row]])[0])
         k_row, q_row = along(step), along(inverse @ (pool_information @ step))
         grown = 1 + a[row]

@@ -127,7 +127,7 @@ def best_left(values: Array, left: Array, usable: Array) -> Array:
     """First row of the largest value among those left: usable ones first."""
     good = left & usable
     candidates = jnp.where(good.any(), good, left)
-    return jnp.argmax(jnp.where(candidates, jnp.where(usable, values, 0), -jnp.inf))
+    return jnp.argmax(jnp.where(candidates, jnp.where(usable, jnp.nan_to_num(values), 0), -jnp.inf))
 
 
 def distance_to_mean(space: Space) -> Array:
