@@ -48,6 +48,11 @@ def cpu() -> jax.Device:
     return jax.local_devices(backend="cpu")[0]
 
 
+def by_backend(cpu: int, accelerator: int) -> int:
+    """A block size for the default backend: a core's cache wants small blocks, an accelerator few launches."""
+    return cpu if jax.default_backend() == "cpu" else accelerator
+
+
 def describe() -> str:
     """One line: the devices JAX computes on by default."""
     devices = jax.devices()

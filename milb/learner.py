@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -21,19 +20,13 @@ from tqdm.auto import tqdm
 
 from milb import strategy as strategies
 from milb.checks import Data, check_trained, checked_data, checked_picks, checked_seed
+from milb.history import COLUMNS, SELECTION, TRAINING, headroom_of, nll_statistics, round_key, score_statistics
 from milb.mdn import Ensemble
 from milb.mixture import PRNGKey
 from milb.protocol import Protocol
 from milb.store import RunState, locked
-from milb.strategy import Pool, Scored, Strategy
+from milb.strategy import Pool, Strategy
 from milb.training import check_columns, fit_buffer, negative_log_likelihood
-
-COLUMNS = [
-    *("round", "n", "nll_mean", "nll_median", "nll_q10", "nll_q90"),
-    *("score_min", "score_median", "score_max", "score_picked", "saturated_share"),
-    *("train_seconds", "score_seconds"),
-]
-TRAINING, SELECTION = 0, 1  # folded into the root key: neither stream depends on the strategy
 
 
 @dataclass(frozen=True)
@@ -158,20 +151,21 @@ def _go_on(
         if round_index == 0 and all(isinstance(array, np.ndarray) and not array.flags.writeable for array in dataset):
             trained = _first_round(_Frozen(dataset), settings["training_seed"], protocol)
         else:
-            trained = _train_round(_key(root, TRAINING, round_index), data, state.rows, n, protocol)
+            trained = _train_round(round_key(root, TRAINING, round_index), data, state.rows, n, protocol)
         ensemble, test_nll = jax.block_until_ready(trained)
         check_trained(ensemble, np.asarray(test_nll), f"{title}, round {round_index}")
-        record = {"round": round_index, "n": n, **_nll_statistics(np.asarray(test_nll))}
+        record = {"round": round_index, "n": n, **nll_statistics(np.asarray(test_nll))}
         record["train_seconds"] = time.perf_counter() - started
         if round_index < protocol.n_rounds:
             started = time.perf_counter()
             available = np.ones(protocol.n_pool, bool)
             available[labelled] = False
             pool = Pool(data.x, jnp.asarray(available), jnp.asarray(state.rows), jnp.asarray(n))
-            selection_key = _key(root, SELECTION, round_index)
+            selection_key = round_key(root, SELECTION, round_index)
             proposal = strategies.propose(strategy, selection_key, ensemble, pool, protocol.n_query, protocol)
             picked = checked_picks(proposal.indices, available, protocol.n_query, f"{title}, round {round_index}")
-            record |= _score_statistics(proposal.scores, picked, available, ensemble, strategy)
+            headroom = headroom_of(strategy, proposal.scores, ensemble)
+            record |= score_statistics(proposal.scores, headroom, picked, available)
             record["score_seconds"] = time.perf_counter() - started
             state.rows[n : n + protocol.n_query] = picked
         else:
@@ -180,10 +174,6 @@ def _go_on(
         if path is not None:
             state.save(path, settings)
         bar.set_postfix(n=n, nll=f"{record['nll_mean']:.4g}")
-
-
-def _key(root: PRNGKey, stream: int, round_index: int) -> PRNGKey:
-    return jax.random.fold_in(jax.random.fold_in(root, stream), round_index)
 
 
 @partial(jax.jit, static_argnames="protocol")
@@ -208,31 +198,6 @@ class _Frozen:
 @lru_cache(maxsize=1)
 def _first_round(dataset: _Frozen, training_seed: int, protocol: Protocol) -> tuple[Ensemble, Array]:
     """Round 0 of a seed, the same for every strategy: trained once for runs that follow each other."""
-    key = _key(jax.random.key(training_seed), TRAINING, 0)
+    key = round_key(jax.random.key(training_seed), TRAINING, 0)
     data = Data(*map(jnp.asarray, dataset.arrays))
     return _train_round(key, data, RunState.new(protocol).rows, protocol.n_initial, protocol)
-
-
-def _nll_statistics(nll: np.ndarray) -> dict[str, float]:
-    q10, median, q90 = np.quantile(nll, [0.1, 0.5, 0.9])
-    mean = float(nll.mean(dtype=np.float64))
-    return {"nll_mean": mean, "nll_median": float(median), "nll_q10": float(q10), "nll_q90": float(q90)}
-
-
-def _score_statistics(
-    scores: Array | None, picked: np.ndarray, available: np.ndarray, ensemble: Ensemble, strategy: Strategy
-) -> dict[str, float]:
-    if scores is None:
-        return {}
-    pool_scores = np.asarray(scores)[available]
-    statistics = {
-        "score_min": float(pool_scores.min()),
-        "score_median": float(np.median(pool_scores)),
-        "score_max": float(pool_scores.max()),
-        "score_picked": float(np.asarray(scores)[picked].min()),
-    }
-    headroom: Callable | None = strategy.headroom if isinstance(strategy, Scored) else None
-    if headroom is not None:
-        below_maximum = np.asarray(headroom(jnp.asarray(pool_scores), ensemble))
-        statistics["saturated_share"] = float((below_maximum < strategies.SATURATED).mean())
-    return statistics

@@ -28,6 +28,7 @@ LAYERS = (
     "acquisition",
     "selection",
     "strategy",
+    "history",
     "store",
     "checks",
     "learner",

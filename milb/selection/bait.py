@@ -20,13 +20,14 @@ from jax.scipy.linalg import solve_triangular
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, ArrayLike, Int
 
-from milb.devices import mesh_for
+from milb.devices import by_backend, mesh_for
 from milb.mixture import is_concrete
 from milb.selection import bait_direct
 from milb.selection.scores import checked_available
 from milb.selection.space import best_left
 
-_ROWS, _COLUMNS = 512, 2048  # of the pool's kernel matrix, in memory at once on a device
+# Of the pool's kernel matrix, in memory at once on a device: of a CPU, of an accelerator.
+_ROWS, _COLUMNS = (512, 4_096), (2_048, 8_192)
 
 
 def bait(
@@ -98,7 +99,8 @@ def bait(
             if len(bad):
                 raise ValueError(f"coefficients and features must be finite; {name} row {bad[0]} is not")
     n_forward = min(oversample * k, len(pool[0]))
-    return _bait(*pool, *labelled, available, usable, counted, jnp.float32(ridge), k, n_forward)
+    with jax.default_matmul_precision("float32"):  # gains are differences of products: TF32 would reorder them
+        return _bait(*pool, *labelled, available, usable, counted, jnp.float32(ridge), k, n_forward)
 
 
 @partial(jax.jit, static_argnames=("k", "n_forward"))
@@ -185,8 +187,8 @@ def _mean_squared_kernel(c: Array, z: Array, p: Array, share: Array) -> Array:
     """sum_j share_j ((c_i . c_j)(z_i . z_j) - p_i . p_j)^2 for every row i, in tiles, rows spread over devices."""
     n = len(c)
     n_devices = jax.device_count()
-    rows = min(_ROWS, n)
-    columns = min(_COLUMNS, n)
+    rows = min(by_backend(*_ROWS), n)
+    columns = min(by_backend(*_COLUMNS), n)
 
     def tiles(array: Array, multiple: int, size: int) -> Array:
         padded = jnp.pad(array, ((0, -n % multiple), *[(0, 0)] * (array.ndim - 1)))

@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike
 
+from milb.devices import by_backend
 from milb.mixture import is_concrete
 from milb.selection.scores import checked_available
 
-_LANES = 512  # pool points compared at once with one labelled point: their features stay in a core's cache
+_LANES = (512, 2**20)  # pool points compared at once with one labelled point, on a CPU and on an accelerator
 
 
 class Space(NamedTuple):
@@ -86,7 +87,7 @@ class Nearest(NamedTuple):
 def nearest_labelled(space: Space) -> Nearest:
     """Distance inf and centre 0 while nothing is labelled."""
     n_features, n = space.features.shape
-    lanes = min(_LANES, n)
+    lanes = min(by_backend(*_LANES), n)
     padded = jnp.pad(space.features, ((0, 0), (0, -n % lanes))).reshape(n_features, -1, lanes)
 
     def of_block(block: Array) -> Nearest:

@@ -1,0 +1,70 @@
+"""`python -m milb study`: run a study from the command line; see `milb.study.run`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from milb import study
+from milb.devices import use_cpu_cores, version_stamp
+from milb.problems import PROBLEMS
+from milb.protocol import SCALES
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 when all runs are finished, 3 when some are left to another call, 2 for what cannot be asked."""
+    parser = argparse.ArgumentParser(prog="python -m milb", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    _add_study(commands.add_parser("study", help="run many active-learning runs, or go on with them"))
+    options = parser.parse_args(arguments)
+    try:
+        return options.call(options)
+    except (ValueError, TypeError, OSError) as error:
+        print(f"python -m milb {options.command}: {error}", file=sys.stderr)
+        return 2
+
+
+def _add_study(parser: argparse.ArgumentParser) -> None:
+    default = (*study.PAPER_STRATEGIES, *study.OWN_STRATEGIES)
+    parser.add_argument("--scale", choices=SCALES, default="paper")
+    parser.add_argument("--benchmark", nargs="+", default=list(PROBLEMS), metavar="NAME", help="default: all three")
+    parser.add_argument(
+        "--strategy", nargs="+", default=list(default), metavar="NAME",
+        help="e.g. mi-lb, or with options mi-lb-sbal:sbal_temperature=0.3; default: the paper's eight and ours",
+    )  # fmt: skip
+    parser.add_argument("--seeds", type=_seeds, default=list(range(5)), metavar="0-4", help="such as 0-4 or 0,2")
+    parser.add_argument("--store", default="runs/study", metavar="FOLDER", help="of results; default runs/study")
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="begin no round that would end later")
+    parser.add_argument("--archive", metavar="FILE", help="keep all of the store in one tar file too")
+    parser.add_argument("--elsewhere", action="store_true", help="go on with what other devices or versions began")
+    parser.add_argument("--runs-per-group", type=int, metavar="N", help="runs in lockstep; default: what memory holds")
+    parser.add_argument(
+        "--cpu-cores", type=int, default=1, metavar="N", help="CPU devices to spread members over; default 1"
+    )
+    parser.set_defaults(call=_study)
+
+
+def _study(options: argparse.Namespace) -> int:
+    use_cpu_cores(options.cpu_cores)
+    print(version_stamp(), flush=True)
+    groups = study.grid(
+        options.benchmark, options.strategy, options.seeds, options.scale, runs_per_group=options.runs_per_group
+    )
+    finished = study.run(
+        groups, options.store, options.time_limit, archive=options.archive, elsewhere=options.elsewhere
+    )
+    print("finished" if finished else "not finished: the same call goes on", flush=True)
+    return 0 if finished else 3
+
+
+def _seeds(text: str) -> list[int]:
+    seeds = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        seeds += range(int(first), int(last or first) + 1)
+    return seeds
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+"""A group of runs in lockstep: one program trains all of them, one program a strategy scores and selects."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int, Key
+
+from milb import strategy as strategies
+from milb.checks import Data, checked_data, checked_picks
+from milb.history import COLUMNS, SELECTION, TRAINING, headroom_of, nll_statistics, round_key, score_statistics
+from milb.mdn import Ensemble
+from milb.problems import PROBLEMS
+from milb.protocol import Options, Protocol
+from milb.strategy import Pool, Scored, Strategy
+from milb.study.grid import Group
+from milb.training import fit_buffer, negative_log_likelihood
+
+SUBSET = 2_000  # pool points whose scores are kept: every so manyth row
+
+
+@partial(jax.jit, static_argnames="protocol")
+def train(
+    keys: Key[Array, "seeds"], data: Data, rows: Int[Array, "seeds arms n_max"], n: Int[Array, ""], protocol: Protocol
+) -> tuple[Ensemble, Float[Array, "seeds arms T"]]:
+    """Every run's ensemble on its first n rows, and its negative log-likelihood at every test point.
+
+    Arms of a seed share key and dataset, hence initial networks and mini-batch draws, made once. The number of steps
+    is the same for all, so the loop's trip count carries no axis of runs.
+    """
+
+    def of_run(key: Array, data: Data, rows: Array) -> tuple[Ensemble, Array]:
+        ensemble = fit_buffer(key, data.x[rows], data.y[rows], n, protocol)
+        return ensemble, negative_log_likelihood(ensemble, data.test_x, data.test_y)
+
+    return jax.vmap(jax.vmap(of_run, in_axes=(None, None, 0)))(keys, data, rows)
+
+
+class Proposals(NamedTuple):
+    """One strategy's answers, seeds on axis 0; scores and headroom are None where it has none."""
+
+    indices: Int[ArrayLike, "seeds k"]
+    scores: Float[ArrayLike, "seeds N"] | None
+    headroom: Float[ArrayLike, "seeds N"] | None
+
+
+def propose(
+    strategy: Strategy,
+    keys: Key[Array, "seeds"],
+    ensembles: Ensemble,
+    x: Float[Array, "seeds N dx"],
+    rows: Int[Array, "seeds n_max"],
+    n: Int[Array, ""],
+    k: int,
+    options: Options,
+) -> Proposals:
+    """One strategy's picks and scores on every seed, and how far below MI-LB's maximum its scores are.
+
+    Acquisitions and their rules are vmapped over seeds; plain functions, which may work on the host as BAIT does, are
+    called seed by seed.
+    """
+    if isinstance(strategy, Scored):
+        return _propose_scored(strategy, keys, ensembles, x, rows, n, k, options)
+
+    def of_seed(s: int) -> np.ndarray:
+        ensemble = jax.tree.map(lambda leaf: leaf[s], ensembles)
+        return np.asarray(strategy(keys[s], ensemble, _pool(x[s], rows[s], n), k, options))
+
+    return Proposals(np.stack(_at_once(of_seed, range(len(keys)))), None, None)
+
+
+@partial(jax.jit, static_argnames=("strategy", "k", "options"))
+def _propose_scored(
+    strategy: Scored, keys: Array, ensembles: Ensemble, x: Array, rows: Array, n: Array, k: int, options: Options
+) -> Proposals:
+    def of_seed(key: Array, ensemble: Ensemble, x: Array, rows: Array) -> Proposals:
+        indices, scores = strategy.propose(key, ensemble, _pool(x, rows, n), k, options)
+        return Proposals(indices, scores, headroom_of(strategy, scores, ensemble))
+
+    return jax.vmap(of_seed)(keys, ensembles, x, rows)
+
+
+@jax.jit
+def _pool(x: Array, rows: Array, n: Array) -> Pool:
+    labelled = jnp.where(jnp.arange(len(rows)) < n, rows, rows[0])
+    return Pool(x, jnp.ones(len(x), bool).at[labelled].set(False), rows, n)
+
+
+def _at_once(function: Callable[[int], Any], indices: range) -> list[Any]:
+    """In threads, where one device's queue keeps their programs in order; one by one on several devices."""
+    if jax.device_count() > 1:
+        return [function(index) for index in indices]
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(function, indices))
+
+
+@dataclass
+class Progress:
+    """How far a group has come; all its results once it is finished. Axes are seeds, arms.
+
+    Attributes:
+        rows: (seeds, arms, n_final), dataset rows labelled so far, in order; 0 behind them.
+        metrics: per round, (seeds, arms, COLUMNS); seconds are a run's share of its group's.
+        scores: per acquisition, (seeds, arms, subset), float16, NaN where a strategy has none.
+        test_nll: (seeds, arms, n_test) of the last models.
+        seconds: per round, of the wall: training, then scoring and selection of each arm.
+    """
+
+    rows: np.ndarray
+    metrics: list[np.ndarray] = field(default_factory=list)
+    scores: list[np.ndarray] = field(default_factory=list)
+    seconds: list[list[float]] = field(default_factory=list)
+    test_nll: np.ndarray | None = None
+
+    @classmethod
+    def new(cls, group: Group) -> Progress:
+        """Nothing but the initial labels."""
+        rows = np.zeros((len(group.seeds), len(group.arms), group.protocol.n_final), np.int32)
+        rows[..., : group.protocol.n_initial] = np.arange(group.protocol.n_initial)
+        return cls(rows)
+
+    def finished(self, group: Group) -> bool:
+        """Whether the last models have been trained."""
+        return len(self.metrics) == group.protocol.n_rounds + 1
+
+
+class Lockstep:
+    """A group's data on the device, and its rounds."""
+
+    def __init__(self, group: Group) -> None:
+        self.group, protocol = group, group.protocol
+        problem = PROBLEMS[group.benchmark].configured(protocol)
+        sets = [
+            checked_data(problem.dataset(seed, protocol.n_pool, protocol.n_test, protocol.n_initial), protocol)
+            for seed in group.seeds
+        ]
+        self.data: Data = jax.tree.map(lambda *arrays: jnp.stack(arrays), *sets)
+        self.compiled = False
+        self.roots = jnp.stack([jax.random.key(seed) for seed in group.seeds])
+
+    def advance(self, progress: Progress) -> None:
+        """One round more: train all, and unless it was the last, label k points more in each run."""
+        group, protocol = self.group, self.group.protocol
+        index = len(progress.metrics)
+        n = protocol.n_initial + index * protocol.n_query
+        started = time.perf_counter()
+        rows, count = jnp.asarray(progress.rows), jnp.asarray(n)
+        ensembles, nll = train(self._keys(TRAINING, index), self.data, rows, count, protocol)
+        if index == 0:  # all arms of a seed start from the same model, to the last bit
+            first = partial(jax.tree.map, lambda leaf: jnp.broadcast_to(leaf[:, :1], leaf.shape))
+            ensembles, nll = first(ensembles), first(nll)
+        nll = np.asarray(nll)
+        seconds = [time.perf_counter() - started]
+        proposals: list[Any] = [None] * len(group.arms)
+        if index < protocol.n_rounds:
+            arguments = (ensembles, self._keys(SELECTION, index), rows, count)
+            proposals = self._propose(arguments, compiling=not self.compiled)
+            self.compiled = True
+            seconds += [spent for _, spent in proposals]
+        self._record(progress, index, n, nll, proposals, seconds)
+
+    def _keys(self, stream: int, index: int) -> Array:
+        return jax.vmap(lambda root: round_key(root, stream, index))(self.roots)
+
+    def _propose(self, arguments: tuple[Any, ...], compiling: bool) -> list[tuple[Any, float]]:
+        """Every arm's proposals and their seconds; the first time at once, so that they compile beside each other."""
+        ensembles, keys, rows, n = arguments
+
+        def of_arm(position: int) -> tuple[Any, float]:
+            started = time.perf_counter()
+            arm = self.group.arms[position]
+            options = self.group.protocol.replace(**dict(arm.options))
+            ensemble = jax.tree.map(lambda leaf: leaf[:, position], ensembles)
+            strategy = strategies.get(arm.strategy)
+            k = self.group.protocol.n_query
+            answer = propose(strategy, keys, ensemble, self.data.x, rows[:, position], n, k, options)
+            return jax.tree.map(np.asarray, answer), time.perf_counter() - started
+
+        positions = range(len(self.group.arms))
+        return _at_once(of_arm, positions) if compiling else [of_arm(position) for position in positions]
+
+    def _record(
+        self,
+        progress: Progress,
+        index: int,
+        n: int,
+        nll: np.ndarray,
+        proposals: list[Any],
+        seconds: list[float],
+    ) -> None:
+        group, protocol = self.group, self.group.protocol
+        n_seeds, n_arms = nll.shape[:2]
+        metrics = np.full((n_seeds, n_arms, len(COLUMNS)), np.nan)
+        subset = np.arange(0, protocol.n_pool, -(-protocol.n_pool // SUBSET))
+        scores = np.full((n_seeds, n_arms, len(subset)), np.nan, np.float16)
+        for s, seed in enumerate(group.seeds):
+            for a, arm in enumerate(group.arms):
+                where = f"{group.benchmark} {arm} seed {seed}, round {index}"
+                if not np.isfinite(nll[s, a]).all():
+                    warnings.warn(f"{where}: training has diverged, the test NLL is not finite", stacklevel=3)
+                record = {"round": index, "n": n, **nll_statistics(nll[s, a])}
+                record["train_seconds"] = seconds[0] / (n_seeds * n_arms)
+                if proposals[a] is not None:
+                    proposal, spent = proposals[a]
+                    available = np.ones(protocol.n_pool, bool)
+                    available[progress.rows[s, a, :n]] = False
+                    picked = checked_picks(proposal.indices[s], available, protocol.n_query, where)
+                    progress.rows[s, a, n : n + protocol.n_query] = picked
+                    record["score_seconds"] = spent / n_seeds
+                    if proposal.scores is not None:
+                        below = None if proposal.headroom is None else proposal.headroom[s]
+                        record |= score_statistics(proposal.scores[s], below, picked, available)
+                        scores[s, a] = proposal.scores[s][subset]
+                metrics[s, a] = [record.get(name, np.nan) for name in COLUMNS]
+        progress.metrics.append(metrics)
+        progress.seconds.append(seconds)
+        if index < protocol.n_rounds:
+            progress.scores.append(scores)
+        else:
+            progress.test_nll = nll

@@ -1,0 +1,200 @@
+"""Running a study: group by group, round by round on disk, going on wherever it was stopped."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import tarfile
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from milb import store as files
+from milb.devices import describe, versions
+from milb.history import COLUMNS
+from milb.study.grid import Group
+from milb.study.lockstep import Lockstep, Progress
+
+
+def run(
+    groups: Sequence[Group],
+    store: str | os.PathLike[str],
+    time_limit: float | None = None,
+    archive: str | os.PathLike[str] | None = None,
+    elsewhere: bool = False,
+    progress: bool = True,
+) -> bool:
+    """Run what is left of a study.
+
+    Every group has a file in `store`, rewritten after every round: whatever ends the process, the same call goes on
+    after the last round on disk, and finished groups are only read. Several processes may work on one store: a group
+    that another one holds is left to it.
+
+    Args:
+        groups: of `milb.study.grid`.
+        store: folder of results; made where it is not there.
+        time_limit: seconds after which no round is begun that would not end in time, judged by the last one; None
+            for no limit.
+        archive: a tar file that is rewritten with all of the store after every round, and unpacked into the store
+            first where it exists: for machines that hand back a few files only.
+        elsewhere: go on with groups begun on other devices or versions, and record that; otherwise refused.
+        progress: show a bar, which leaves nothing behind.
+
+    Returns:
+        Whether all groups are finished.
+
+    Raises:
+        ValueError: a group was begun on other devices or with other versions, and `elsewhere` is False.
+        OSError: the store or the archive cannot be written.
+
+    Warns:
+        UserWarning: a group's file was truncated or foreign and set aside; a run's training diverged.
+    """
+    store = Path(store).expanduser().resolve()
+    store.mkdir(parents=True, exist_ok=True)
+    archive = None if archive is None else Path(archive).expanduser().resolve()
+    if archive is not None and archive.exists():
+        _unpack(archive, store)
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    rounds = sum(group.protocol.n_rounds + 1 for group in groups)
+    with tqdm(total=rounds, desc="study", disable=not progress, leave=False) as bar:
+        return all([_run_group(group, store, deadline, archive, elsewhere, bar) for group in groups])
+
+
+def run_group(group: Group, store: str | os.PathLike[str], elsewhere: bool = False) -> bool:
+    """`run` of one group: what a worker of a cluster does."""
+    return run([group], store, elsewhere=elsewhere, progress=False)
+
+
+def _run_group(
+    group: Group, store: Path, deadline: float | None, archive: Path | None, elsewhere: bool, bar: tqdm
+) -> bool:
+    path = store / f"{group.name}.npz"
+    progress, made = load(path, group)
+    if progress.finished(group):
+        bar.update(len(progress.metrics))
+        return True
+    try:
+        with files.locked(path):
+            progress, made = load(path, group)  # whoever held the lock may have gone on
+            made = _made_here(path, made, elsewhere)
+            bar.update(len(progress.metrics))
+            lockstep = None
+            while not progress.finished(group):
+                started = time.monotonic()
+                last = 1.1 * sum(progress.seconds[-1]) if progress.seconds else 0
+                if deadline is not None and started + last > deadline:
+                    return False
+                lockstep = Lockstep(group) if lockstep is None else lockstep
+                lockstep.advance(progress)
+                save(path, group, progress, made)
+                if archive is not None:
+                    _pack(store, archive)
+                best = np.nanmin(progress.metrics[-1][..., COLUMNS.index("nll_mean")])
+                bar.update()
+                bar.set_postfix_str(f"{group.benchmark} n={int(progress.metrics[-1][0, 0, 1])} best nll={best:.4g}")
+    except BlockingIOError:
+        bar.write(f"{group.name}: another process is working on it")
+        return False
+    return True
+
+
+def save(path: Path, group: Group, progress: Progress, made: list[dict[str, Any]]) -> None:
+    """Replace a group's file by its present state; what made it stands in the header."""
+    header = {"kind": "group", "settings": group.settings, "columns": COLUMNS, "made": made}
+    arrays = {"rows": progress.rows, "metrics": np.stack(progress.metrics)}
+    arrays["seconds"] = np.array(
+        [(row + [np.nan] * len(group.arms))[: 1 + len(group.arms)] for row in progress.seconds]
+    )
+    if progress.scores:
+        arrays["scores"] = np.stack(progress.scores)
+    if progress.test_nll is not None:
+        arrays["test_nll"] = progress.test_nll.astype(np.float32)
+    files.write(path, header, arrays)
+
+
+def load(path: Path, group: Group) -> tuple[Progress, list[dict[str, Any]]]:
+    """A group's state and what made it; the beginning where there is no file, or none of this group."""
+    stored = files.read(path)
+    if stored is None:
+        return Progress.new(group), []
+    header, arrays = stored
+    try:
+        if header["settings"] != group.settings or header["columns"] != COLUMNS:
+            raise ValueError("it holds another group")
+        progress = Progress(
+            arrays["rows"].astype(np.int32),
+            list(arrays["metrics"]),
+            list(arrays.get("scores", ())),
+            [row[np.isfinite(row)].tolist() for row in arrays["seconds"]],
+            arrays.get("test_nll"),
+        )
+        _check(progress, group)
+        return progress, list(header["made"])
+    except (KeyError, ValueError, TypeError) as error:
+        files.set_aside(path, error)
+        return Progress.new(group), []
+
+
+def _check(progress: Progress, group: Group) -> None:
+    """ValueError unless this is a state that the group goes through."""
+    protocol, done = group.protocol, len(progress.metrics)
+    runs = (len(group.seeds), len(group.arms))
+    if progress.rows.shape != (*runs, protocol.n_final) or not 1 <= done <= protocol.n_rounds + 1:
+        raise ValueError(f"it has {done} rounds and rows of shape {progress.rows.shape}")
+    if any(metrics.shape != (*runs, len(COLUMNS)) for metrics in progress.metrics):
+        raise ValueError("its table has another shape")
+    labelled = np.sort(progress.rows[..., : min(protocol.n_initial + done * protocol.n_query, protocol.n_final)])
+    if labelled.min() < 0 or labelled.max() >= protocol.n_pool or (np.diff(labelled) == 0).any():
+        raise ValueError("its rows repeat or are not in the pool")
+    if progress.finished(group) and (progress.test_nll is None or progress.test_nll.shape != (*runs, protocol.n_test)):
+        raise ValueError("it has no test NLL of the last models")
+
+
+def _made_here(path: Path, made: list[dict[str, Any]], elsewhere: bool) -> list[dict[str, Any]]:
+    """What made the group so far, and this process where that is something else."""
+    here = {"devices": describe(), "versions": versions(), "date": datetime.date.today().isoformat()}
+    if not made:
+        return [here]
+    different = files.differences(*({key: m[key] for key in ("devices", "versions")} for m in (made[-1], here)))
+    if not different:
+        return made
+    if not elsewhere:
+        raise ValueError(
+            f"{path} was begun elsewhere, where rounding differs; elsewhere=True (--elsewhere) goes on and records "
+            "it:\n  " + "\n  ".join(different)
+        )
+    return [*made, here]
+
+
+def _pack(store: Path, archive: Path) -> None:
+    temporary = archive.with_name(f".{archive.name}.{os.getpid()}.tmp")
+    try:
+        with tarfile.open(temporary, "w") as tar:
+            for path in sorted(store.glob("*.npz")):
+                if not path.name.startswith("."):
+                    tar.add(path, arcname=path.name)
+        os.replace(temporary, archive)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _unpack(archive: Path, store: Path) -> None:
+    """Files that the store does not have; what it has may be newer."""
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar.getmembers():
+                target = store / Path(member.name).name
+                if member.isfile() and member.name.endswith(".npz") and not target.exists():
+                    content = tar.extractfile(member).read()
+                    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+                    temporary.write_bytes(content)
+                    os.replace(temporary, target)
+    except tarfile.TarError as error:
+        warnings.warn(f"{archive} cannot be read ({error}) and is written anew", stacklevel=3)
