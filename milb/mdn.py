@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,8 +15,6 @@ from jaxtyping import Array, ArrayLike, Float
 from milb.mixture import Mixture, PRNGKey
 
 VARIANCE_FLOOR = 1e-8  # what the released experiments add to (training, NLL) or floor (acquisition) variances with
-# Real float32 on GPUs too: their default, TF32, keeps 10 bits, where sharp predictions decide scores and NLL.
-PRECISION = jax.lax.Precision.HIGHEST
 
 
 class Heads(NamedTuple):
@@ -40,10 +39,10 @@ class MixtureDensityNetwork(nn.Module):
 
     def setup(self) -> None:
         """The layers, named as in the parameters: layers_0, …, logits, means, variances."""
-        self.layers = [nn.Dense(self.width, precision=PRECISION) for _ in range(self.depth)]
-        self.logits = nn.DenseGeneral((self.n_components, 1), precision=PRECISION)
-        self.means = nn.DenseGeneral((self.n_components, self.n_outputs), precision=PRECISION)
-        self.variances = nn.DenseGeneral((self.n_components, self.n_outputs), precision=PRECISION)
+        self.layers = [nn.Dense(self.width) for _ in range(self.depth)]
+        self.logits = nn.DenseGeneral((self.n_components, 1))
+        self.means = nn.DenseGeneral((self.n_components, self.n_outputs))
+        self.variances = nn.DenseGeneral((self.n_components, self.n_outputs))
 
     def features(self, x: Float[Array, "*batch dx"]) -> Float[Array, "*batch width"]:
         """The linear output of the last dense layer."""
@@ -126,7 +125,8 @@ def predict(ensemble: Ensemble, x: ArrayLike) -> Mixture:
     Raises:
         ValueError: x is not (B, dx) with the dx of the ensemble.
     """
-    heads = jax.vmap(ensemble.network.apply, in_axes=(0, None))(ensemble.parameters, _standardised(ensemble, x))
+    with _real_float32():
+        heads = jax.vmap(ensemble.network.apply, in_axes=(0, None))(ensemble.parameters, _standardised(ensemble, x))
     shift, scale = (leaf[None, None, None] for leaf in (ensemble.outputs.mean, ensemble.outputs.scale))
     return Mixture(
         jax.nn.log_softmax(heads.logits[..., 0], axis=-1), shift + scale * heads.means, scale**2 * heads.variances
@@ -139,7 +139,14 @@ def features(ensemble: Ensemble, x: ArrayLike) -> Float[Array, "E B width"]:
     def of_member(parameters: Any, x: Array) -> Array:
         return ensemble.network.apply(parameters, x, method="features")
 
-    return jax.vmap(of_member, in_axes=(0, None))(ensemble.parameters, _standardised(ensemble, x))
+    with _real_float32():
+        return jax.vmap(of_member, in_axes=(0, None))(ensemble.parameters, _standardised(ensemble, x))
+
+
+def _real_float32() -> contextlib.AbstractContextManager:
+    """Matrix products in float32 on GPUs too, whose default, TF32, keeps 10 bits: scores and NLL of sharp predictions
+    depend on more. Training takes JAX's default, `jax.config.jax_default_matmul_precision`."""
+    return jax.default_matmul_precision("float32")
 
 
 def _standardised(ensemble: Ensemble, x: ArrayLike) -> Float[Array, "B dx"]:

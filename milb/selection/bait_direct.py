@@ -43,8 +43,11 @@ def direct(
         return total
 
     def along(vector: np.ndarray) -> np.ndarray:
-        """Every candidate's product with a vector."""
-        return scale * ((c @ vector.reshape(c.shape[1], -1)) * z).sum(1)
+        """Every candidate's product with a vector; over the longer factor first, which leaves the smaller array."""
+        vector = vector.reshape(c.shape[1], -1)
+        if c.shape[1] < z.shape[1]:
+            return scale * np.einsum("nc,nc->n", z @ vector.T, c)
+        return scale * np.einsum("nh,nh->n", c @ vector, z)
 
     def quadratic(matrix: np.ndarray) -> np.ndarray:
         blocks = [embeddings(c[i : i + _BLOCK], z[i : i + _BLOCK]) for i in range(0, len(c), _BLOCK)]

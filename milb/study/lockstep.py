@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -75,7 +76,8 @@ def propose(
         ensemble = jax.tree.map(lambda leaf: leaf[s], ensembles)
         return np.asarray(strategy(keys[s], ensemble, _pool(x[s], rows[s], n), k, options))
 
-    return Proposals(np.stack(_at_once(of_seed, range(len(keys)))), None, None)
+    with ThreadPoolExecutor(len(keys) if jax.device_count() == 1 else 1) as threads:
+        return Proposals(np.stack(list(threads.map(of_seed, range(len(keys))))), None, None)
 
 
 @partial(jax.jit, static_argnames=("strategy", "k", "options"))
@@ -93,14 +95,6 @@ def _propose_scored(
 def _pool(x: Array, rows: Array, n: Array) -> Pool:
     labelled = jnp.where(jnp.arange(len(rows)) < n, rows, rows[0])
     return Pool(x, jnp.ones(len(x), bool).at[labelled].set(False), rows, n)
-
-
-def _at_once(function: Callable[[int], Any], indices: range) -> list[Any]:
-    """In threads, where one device's queue keeps their programs in order; one by one on several devices."""
-    if jax.device_count() > 1:
-        return [function(index) for index in indices]
-    with ThreadPoolExecutor() as threads:
-        return list(threads.map(function, indices))
 
 
 @dataclass
@@ -152,41 +146,51 @@ class Lockstep:
         group, protocol = self.group, self.group.protocol
         index = len(progress.metrics)
         n = protocol.n_initial + index * protocol.n_query
-        started = time.perf_counter()
         rows, count = jnp.asarray(progress.rows), jnp.asarray(n)
-        ensembles, nll = train(self._keys(TRAINING, index), self.data, rows, count, protocol)
-        if index == 0:  # all arms of a seed start from the same model, to the last bit
-            first = partial(jax.tree.map, lambda leaf: jnp.broadcast_to(leaf[:, :1], leaf.shape))
-            ensembles, nll = first(ensembles), first(nll)
-        nll = np.asarray(nll)
+        arguments = (self._keys(TRAINING, index), self.data, rows, count, protocol)
+        keys = self._keys(SELECTION, index)
+        started = time.perf_counter()
+        with self._compiling_proposals(arguments, keys):
+            ensembles, nll = train(*arguments)
+            if index == 0:  # all arms of a seed start from the same model, to the last bit
+                first = partial(jax.tree.map, lambda leaf: jnp.broadcast_to(leaf[:, :1], leaf.shape))
+                ensembles, nll = first(ensembles), first(nll)
+            nll = np.asarray(nll)
         seconds = [time.perf_counter() - started]
-        proposals: list[Any] = [None] * len(group.arms)
+        proposals: list[Proposals | None] = [None] * len(group.arms)
         if index < protocol.n_rounds:
-            arguments = (ensembles, self._keys(SELECTION, index), rows, count)
-            proposals = self._propose(arguments, compiling=not self.compiled)
-            self.compiled = True
-            seconds += [spent for _, spent in proposals]
+            for a in range(len(group.arms)):
+                started = time.perf_counter()
+                proposals[a] = self._propose(a, keys, ensembles, rows, count)
+                seconds.append(time.perf_counter() - started)
         self._record(progress, index, n, nll, proposals, seconds)
 
     def _keys(self, stream: int, index: int) -> Array:
         return jax.vmap(lambda root: round_key(root, stream, index))(self.roots)
 
-    def _propose(self, arguments: tuple[Any, ...], compiling: bool) -> list[tuple[Any, float]]:
-        """Every arm's proposals and their seconds; the first time at once, so that they compile beside each other."""
-        ensembles, keys, rows, n = arguments
+    def _propose(self, a: int, keys: Array, ensembles: Ensemble, rows: Array, n: Array) -> Proposals:
+        arm, protocol = self.group.arms[a], self.group.protocol
+        options = protocol.replace(**dict(arm.options))
+        ensemble = jax.tree.map(lambda leaf: leaf[:, a], ensembles)
+        strategy = strategies.get(arm.strategy)
+        proposals = propose(strategy, keys, ensemble, self.data.x, rows[:, a], n, protocol.n_query, options)
+        return jax.tree.map(np.asarray, proposals)
 
-        def of_arm(position: int) -> tuple[Any, float]:
-            started = time.perf_counter()
-            arm = self.group.arms[position]
-            options = self.group.protocol.replace(**dict(arm.options))
-            ensemble = jax.tree.map(lambda leaf: leaf[:, position], ensembles)
-            strategy = strategies.get(arm.strategy)
-            k = self.group.protocol.n_query
-            answer = propose(strategy, keys, ensemble, self.data.x, rows[:, position], n, k, options)
-            return jax.tree.map(np.asarray, answer), time.perf_counter() - started
-
-        positions = range(len(self.group.arms))
-        return _at_once(of_arm, positions) if compiling else [of_arm(position) for position in positions]
+    @contextlib.contextmanager
+    def _compiling_proposals(self, arguments: tuple[Any, ...], keys: Array) -> Iterator[None]:
+        """The first time, beside the first training: every arm's program, in a thread each, on made-up networks."""
+        if self.compiled or jax.device_count() > 1:
+            yield
+            return
+        self.compiled = True
+        _, _, rows, n, protocol = arguments
+        shapes, _ = jax.eval_shape(partial(train, protocol=protocol), *arguments[:-1])
+        ensembles = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, leaf.dtype), shapes)
+        with ThreadPoolExecutor(len(self.group.arms)) as threads:
+            made = [threads.submit(self._propose, a, keys, ensembles, rows, n) for a in range(len(self.group.arms))]
+            yield
+            for proposals in made:
+                proposals.result()
 
     def _record(
         self,
@@ -194,7 +198,7 @@ class Lockstep:
         index: int,
         n: int,
         nll: np.ndarray,
-        proposals: list[Any],
+        proposals: list[Proposals | None],
         seconds: list[float],
     ) -> None:
         group, protocol = self.group, self.group.protocol
@@ -209,13 +213,13 @@ class Lockstep:
                     warnings.warn(f"{where}: training has diverged, the test NLL is not finite", stacklevel=3)
                 record = {"round": index, "n": n, **nll_statistics(nll[s, a])}
                 record["train_seconds"] = seconds[0] / (n_seeds * n_arms)
-                if proposals[a] is not None:
-                    proposal, spent = proposals[a]
+                proposal = proposals[a]
+                if proposal is not None:
                     available = np.ones(protocol.n_pool, bool)
                     available[progress.rows[s, a, :n]] = False
                     picked = checked_picks(proposal.indices[s], available, protocol.n_query, where)
                     progress.rows[s, a, n : n + protocol.n_query] = picked
-                    record["score_seconds"] = spent / n_seeds
+                    record["score_seconds"] = seconds[1 + a] / n_seeds
                     if proposal.scores is not None:
                         below = None if proposal.headroom is None else proposal.headroom[s]
                         record |= score_statistics(proposal.scores[s], below, picked, available)
