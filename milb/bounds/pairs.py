@@ -95,18 +95,22 @@ def within_members(n_components: int) -> Shifts:
     """All pairs of two components of one member."""
     half = n_components // 2
     # With K even, i and i + K/2 are opposite each other: that shift already meets both of them.
-    return Shifts(np.array([(0, j + 1) for j in range(half)]), half - (n_components % 2 == 0))
+    return _shifts([(0, j + 1) for j in range(half)], half - (n_components % 2 == 0))
 
 
 def between_members(n_members: int, n_components: int) -> Shifts:
     """All pairs of components of two members."""
     half = n_members // 2
-    steps = np.array([(s + 1, j) for s in range(half) for j in range(n_components)])
-    return Shifts(steps, n_components * (half - (n_members % 2 == 0)))
+    steps = [(s + 1, j) for s in range(half) for j in range(n_components)]
+    return _shifts(steps, n_components * (half - (n_members % 2 == 0)))
+
+
+def _shifts(steps: list[tuple[int, int]], n_two_way: int) -> Shifts:
+    return Shifts(np.array(steps, int).reshape(-1, 2), n_two_way)
 
 
 def pair_logs(log_kernel: LogKernel, leaves: Leaves, shifts: Shifts) -> tuple[Array, ...]:
-    """The kernel of every (z, i) with its partner, (n_steps, E, K, lanes); leaves are (..., E, K, lanes)."""
+    """What the kernel returns of every (z, i) and its partner, (n_steps, E, K, lanes); leaves (..., E, K, lanes)."""
     rings = jax.tree.map(_doubled, leaves)
 
     def at(step: Array) -> tuple[Array, ...]:
@@ -115,26 +119,32 @@ def pair_logs(log_kernel: LogKernel, leaves: Leaves, shifts: Shifts) -> tuple[Ar
     return jax.lax.map(at, jnp.asarray(shifts.steps))
 
 
-def log_sums(logs: tuple[Array, ...], log_weights: Array, shifts: Shifts) -> Array:
-    """log sum_n b_n k(m, n) over all n that the shifts bring to m, (E, K, lanes), from what `pair_logs` returns."""
-    steps, sizes = jnp.asarray(shifts.steps), jnp.asarray(log_weights.shape[:2])
-    ring = _doubled(log_weights)
+def partners(leaf: Array, shifts: Shifts) -> Array:
+    """The leaf (E, K, lanes) of everybody's partner, (n_steps, E, K, lanes)."""
+    ring = _doubled(leaf)
+    return jax.vmap(lambda step: _window(ring, step, leaf))(jnp.asarray(shifts.steps))
 
-    def ahead(step: Array, log_k: Array) -> Array:
-        return log_k + _window(ring, step, log_weights)
+
+def log_sums(logs: tuple[Array, ...], log_weights: Array, shifts: Shifts) -> Array:
+    """log sum_n b_n k(m, n) over all n that the shifts bring to m, (E, K, lanes); -inf where there is none.
+
+    Args:
+        logs: of k(m, n), as `pair_logs` returns them, and of k(n, m) unless it is the same.
+    """
+    sizes = jnp.asarray(log_weights.shape[:2])
 
     def behind(step: Array, log_k: Array) -> Array:
         return _window(_doubled(log_k + log_weights), (sizes - step) % sizes, log_weights)
 
     n = shifts.n_two_way
-    terms = [jax.vmap(ahead)(steps, logs[0]), jax.vmap(behind)(steps[:n], logs[-1][:n])]
-    return logsumexp(jnp.concatenate(terms), axis=0)
+    nobody = jnp.full_like(log_weights[None], -jnp.inf)
+    terms_ahead = logs[0] + partners(log_weights, shifts)
+    terms_behind = jax.vmap(behind)(jnp.asarray(shifts.steps)[:n], logs[-1][:n])
+    return logsumexp(jnp.concatenate([nobody, terms_ahead, terms_behind]), axis=0)
 
 
 def log_sum_of_pairs(log_kernel: LogKernel, leaves: Leaves, log_weights: Array, shifts: Shifts) -> Array:
-    """log sum_n b_n k(m, n) over all n that the shifts bring to m, (E, K, lanes); -inf where there is none."""
-    if not len(shifts.steps):
-        return jnp.full_like(log_weights, -jnp.inf)
+    """`log_sums` of `pair_logs`, (E, K, lanes)."""
     return log_sums(pair_logs(log_kernel, leaves, shifts), log_weights, shifts)
 
 

@@ -24,6 +24,7 @@ from milb.bounds.pairs import (
     log_sums,
     over_lanes,
     pair_logs,
+    partners,
     sum_log,
     weighted_sum,
     within_members,
@@ -46,19 +47,9 @@ def entropy_upper_bound_kl(mixture: Mixture) -> Float[Array, "*batch"]:
 
     Source: Kolchinsky and Tracey 2017.
     """
-    n_dimensions = mixture.n_dimensions
 
     def of_block(block: Block) -> Array:
-        def log_kernel(here: Leaves, there: Leaves) -> tuple[Array, ...]:
-            squares = block.squared_differences(here[0], there[0])
-            ahead, behind = (
-                ((of[1] + squares) / to[1]).sum(0) - n_dimensions + to[2] - of[2]
-                for of, to in ((here, there), (there, here))
-            )
-            return -0.5 * ahead, -0.5 * behind
-
-        leaves = (block.means, block.variances, sum_log(block.variances))
-        return _mean_log_similarity(block, log_kernel, leaves)
+        return _mean_log_similarity(block, *log_kl(block))
 
     return mean_component_entropy(mixture) - over_lanes(of_block, mixture)
 
@@ -140,7 +131,7 @@ def mi_pairwise(members: Mixture, member_weights: ArrayLike | None = None) -> Fl
 @partial(jax.jit, static_argnames="a")
 def _entropy_lower_bound_chernoff(mixture: Mixture, a: float) -> Array:
     def of_block(block: Block) -> Array:
-        return _mean_log_similarity(block, *_log_chernoff(block, a))
+        return _mean_log_similarity(block, *log_chernoff(block, a))
 
     return mean_component_entropy(mixture) - over_lanes(of_block, mixture)
 
@@ -148,14 +139,16 @@ def _entropy_lower_bound_chernoff(mixture: Mixture, a: float) -> Array:
 @jax.jit
 def _disagreement(members: Mixture, log_member_weights: Array, self_weight: Array | float) -> Array:
     """-sum_z w_z log of the average of rho_zz' over z', where z itself counts self_weight times its weight."""
-    n_members = len(members.means)
+    n_members, n_components = len(members.means), members.n_components
     weight_of = jnp.exp(log_member_weights)[None] * jnp.where(jnp.eye(n_members, dtype=bool), self_weight, 1)
     total = jnp.log(weight_of.sum(1))[:, None, None]
     alone = jnp.isneginf(total)
     log_w = log_member_weights[:, None, None]
+    shifts = between_members(n_members, n_components)
 
     def of_block(block: Block) -> Array:
-        log_others = _log_overlap_of_others(block._replace(log_weights=block.log_weights + math.log(n_members)), log_w)
+        (logs,) = pair_logs(*log_chernoff(block, 0.5), shifts)
+        log_others = log_overlap_of_others(logs, block.log_weights + math.log(n_members), log_w)
         log_average = jnp.logaddexp(log_w + jnp.log(self_weight), log_others)
         below = jnp.minimum(jnp.where(alone, 0, log_average) - jnp.where(alone, 0, total), 0)
         return -weighted_sum(log_w, below, axis=(0, 1))
@@ -163,22 +156,19 @@ def _disagreement(members: Mixture, log_member_weights: Array, self_weight: Arra
     return over_lanes(of_block, members.marginal(), n_members)
 
 
-def _log_overlap_of_others(block: Block, log_member_weights: Array) -> Array:
-    """log sum_{z' != z} w_z' rho_zz', (E, 1, lanes); the block's weights are the members' own, alpha."""
-    n_members, n_components, lanes = block.log_weights.shape
-    log_member_weights = jnp.broadcast_to(log_member_weights, (n_members, 1, lanes))
-    shifts = between_members(n_members, n_components)
-    if not len(shifts.steps):
-        return jnp.full_like(log_member_weights, -jnp.inf)
-    log_kernel, leaves = _log_chernoff(block, 0.5)
-    half_weights = 0.5 * block.log_weights
+def log_overlap_of_others(logs: Array, log_alpha: Array, log_member_weights: Array) -> Array:
+    """log sum_{z' != z} w_z' rho_zz', (E, 1, lanes).
 
-    def weighted(here: Leaves, there: Leaves) -> tuple[Array, ...]:
-        return (log_kernel(here, there)[0] + here[-1] + there[-1],)
-
-    (logs,) = pair_logs(weighted, (*leaves, half_weights), shifts)
-    logs = logs.reshape(-1, n_components, *block.log_weights.shape)  # (s, j, z, i, lanes)
+    Args:
+        logs: Bhattacharyya's -C between components of different members, (n_steps, E, K, lanes).
+        log_alpha: (E, K, lanes), weights of the components in their members.
+        log_member_weights: log w, (E, 1, 1).
+    """
+    n_members, n_components, lanes = log_alpha.shape
+    logs = logs + 0.5 * (log_alpha[None] + partners(log_alpha, between_members(n_members, n_components)))
+    logs = logs.reshape(n_members // 2, n_components, *log_alpha.shape)  # (s, j, z, i, lanes)
     log_rho = jnp.minimum(logsumexp(logs, axis=(1, 3)), 0)[:, :, None]
+    log_member_weights = jnp.broadcast_to(log_member_weights, (n_members, 1, lanes))
     return log_sums((log_rho,), log_member_weights, between_members(n_members, 1))
 
 
@@ -189,7 +179,7 @@ def _mean_log_similarity(block: Block, log_kernel: LogKernel, leaves: Leaves) ->
     return weighted_sum(block.log_weights, jnp.logaddexp(block.log_weights, log_others), axis=(0, 1))
 
 
-def _log_chernoff(block: Block, a: float) -> tuple[LogKernel, Leaves]:
+def log_chernoff(block: Block, a: float) -> tuple[LogKernel, Leaves]:
     """-C_a(m, n) = log of the integral of p_m^a p_n^(1 - a), and the leaves that it is computed from."""
 
     def log_kernel(here: Leaves, there: Leaves) -> tuple[Array, ...]:
@@ -201,5 +191,19 @@ def _log_chernoff(block: Block, a: float) -> tuple[LogKernel, Leaves]:
             return -0.5 * (a * (1 - a) * (squares / pooled).sum(0) + log_ratio)
 
         return (minus_divergence(a),) if a == 0.5 else (minus_divergence(a), minus_divergence(1 - a))
+
+    return log_kernel, (block.means, block.variances, sum_log(block.variances))
+
+
+def log_kl(block: Block) -> tuple[LogKernel, Leaves]:
+    """-KL(m || n) and -KL(n || m), and the leaves that they are computed from."""
+
+    def log_kernel(here: Leaves, there: Leaves) -> tuple[Array, ...]:
+        squares = block.squared_differences(here[0], there[0])
+        ahead, behind = (
+            ((of[1] + squares) / to[1]).sum(0) - len(squares) + to[2] - of[2]
+            for of, to in ((here, there), (there, here))
+        )
+        return -0.5 * ahead, -0.5 * behind
 
     return log_kernel, (block.means, block.variances, sum_log(block.variances))
