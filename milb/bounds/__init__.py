@@ -3,6 +3,7 @@
 Everything is in nats and holds for any leading axes.
 """
 
+from milb.bounds.certificate import entropy_upper_bound_moments, mi_certificate, mi_upper_bound
 from milb.bounds.huber import (
     entropy_lower_bound,
     entropy_upper_bound,
@@ -26,12 +27,15 @@ __all__ = [
     "entropy_lower_bound_chernoff",
     "entropy_upper_bound",
     "entropy_upper_bound_kl",
+    "entropy_upper_bound_moments",
     "log_matched_gap",
     "log_overlap_gap",
+    "mi_certificate",
     "mi_lower_bound",
     "mi_lower_bound_maximum",
     "mi_lower_bound_members",
     "mi_matched",
     "mi_monte_carlo",
     "mi_pairwise",
+    "mi_upper_bound",
 ]
