@@ -75,6 +75,30 @@ def mi_lower_bound_released(
     return bounds.entropy_lower_bound(members.marginal()) - bounds.entropy_upper_bound(members).mean(0)
 
 
+def negative_log_matched_gap(
+    keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options
+) -> Float[Array, "B"]:
+    """-log gap (nats): ranks as the matched difference does, with no ties; see `milb.bounds.log_matched_gap`."""
+    del keys, options
+    return -bounds.log_matched_gap(_floored(predict(ensemble, x)))
+
+
+def mi_matched(
+    keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options
+) -> Float[Array, "B"]:
+    """The value of the matched difference of Huber's lower bounds, in nats, by `milb.bounds.mi_matched`."""
+    del keys, options
+    return bounds.mi_matched(_floored(predict(ensemble, x)))
+
+
+def mi_pairwise(
+    keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options
+) -> Float[Array, "B"]:
+    """Pairwise disagreement of the members, in nats, by `milb.bounds.mi_pairwise`: it does not saturate."""
+    del keys, options
+    return bounds.mi_pairwise(_floored(predict(ensemble, x)))
+
+
 def member_means(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
     """Features (B, E * D): the means that all members predict, in units of y."""
     del keys, options
@@ -115,6 +139,9 @@ ACQUISITIONS: dict[str, Acquisition] = {
     "negative-log-overlap-gap": negative_log_overlap_gap,
     "mi-lb": mi_lower_bound,
     "mi-lb-released": mi_lower_bound_released,
+    "negative-log-matched-gap": negative_log_matched_gap,
+    "mi-matched": mi_matched,
+    "mi-pairwise": mi_pairwise,
 }
 
 

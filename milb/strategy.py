@@ -116,6 +116,21 @@ def max_dist(key: PRNGKey, scores: Array, ensemble: Ensemble, pool: Pool, k: int
     return selection.max_dist(scores, features, labelled, k, options.max_dist_weight, pool.available, mask)
 
 
+def lcmd(key: PRNGKey, scores: Array, ensemble: Ensemble, pool: Pool, k: int, options: Options) -> Array:
+    """Largest-cluster maximum distance among the CANDIDATES * k highest scores (and what ties with the last of them).
+
+    Scores choose who may be picked, so only their ranks matter: they may saturate, or grow without end. Distances,
+    between the members' means in units of the labels' standard deviation, choose whom to pick, away from labels too.
+    """
+    scores, available = checked_scores(scores, k, pool.available)
+    ranked = jnp.where(available & jnp.isfinite(scores), scores, -jnp.inf)
+    least = jnp.sort(ranked, descending=True)[min(CANDIDATES * k, len(scores)) - 1]
+    unit = jnp.tile(ensemble.outputs.scale, ensemble.n_members)
+    features = _means_as_features(key, ensemble, pool, options) / unit[None]
+    labelled, mask = pool.labelled(features)
+    return selection.lcmd(features, labelled, k, available=available & (ranked >= least), labelled_mask=mask)
+
+
 def core_set(key: PRNGKey, ensemble: Ensemble, pool: Pool, k: int, options: Options | None = None) -> Array:
     """k-center-greedy on the features of member 0's last layer; no score."""
     features = acquisition.map_pool(acquisition.last_layer, key, ensemble, pool.x, options or Options())
@@ -160,6 +175,7 @@ def _headroom_of_value(scores: Array, ensemble: Ensemble) -> Array:
     return acquisition.mi_lower_bound_maximum(ensemble) - scores
 
 
+CANDIDATES = 10  # times the batch: how many of the best scores LCMD picks from
 SATURATED = 0.01  # nats below its maximum within which MI-LB counts as saturated
 
 STRATEGIES: dict[str, Strategy] = {
@@ -171,6 +187,11 @@ STRATEGIES: dict[str, Strategy] = {
     "mi-lb-ties": Scored(acquisition.mi_lower_bound, near_maximum, _headroom_of_value),
     "mi-lb-sbal": Scored(acquisition.mi_lower_bound, sbal, _headroom_of_value),
     "mi-lb-maxdist": Scored(acquisition.mi_lower_bound, max_dist, _headroom_of_value),
+    "mi-lb-lcmd": Scored(acquisition.negative_log_overlap_gap, lcmd, _headroom_of_gap),
+    "mi-matched": Scored(acquisition.negative_log_matched_gap, top_k),
+    "mi-pairwise": Scored(acquisition.mi_pairwise, top_k),
+    "mi-pairwise-maxdist": Scored(acquisition.mi_pairwise, max_dist),
+    "mi-pairwise-lcmd": Scored(acquisition.mi_pairwise, lcmd),
     "bait": bait,
     "core-set": core_set,
 }
