@@ -61,8 +61,8 @@ class MixtureDensityNetwork(nn.Module):
 class Standardisation:
     """Columns are shifted by `mean` and divided by `scale`, both (d,)."""
 
-    mean: Float[Array, "d"]
-    scale: Float[Array, "d"]
+    mean: Float[Array, "*batch d"]
+    scale: Float[Array, "*batch d"]
 
     def __call__(self, values: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
         """Standardised values."""

@@ -18,10 +18,11 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array
 
+from milb.devices import by_backend
 from milb.mixture import Mixture
 
 # Mixtures handled at once: long enough rows for vector instructions, M^2 of them still fit a core's cache.
-_LANES = 256
+_LANES = (256, 8_192)
 # Variances scaled to about 1 may spread over 1e-12 to 1e12: three factors of a product stay within float32.
 _FACTORS = 3
 
@@ -69,7 +70,7 @@ def over_lanes(function: Callable[[Block], Array], mixture: Mixture, n_members: 
     """
     batch = mixture.log_weights.shape[:-1]
     flat = math.prod(batch)
-    lanes = min(_LANES, max(flat, 1))
+    lanes = min(by_backend(*_LANES), max(flat, 1))
     n_blocks = -(-flat // lanes)
 
     def to_lanes(leaf: Array, trailing: int) -> Array:

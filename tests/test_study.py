@@ -1,0 +1,230 @@
+"""Studies: lockstep equals one by one, groups resume from any round, the grid refuses what it cannot mean."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from milb import study
+from milb.history import COLUMNS
+from milb.learner import run
+from milb.problems import PROBLEMS
+from milb.study import lockstep, runner
+from milb.study.grid import Arm, grid
+
+BENCHMARKS = tuple(PROBLEMS)
+MEAN = COLUMNS.index("nll_mean")
+ARMS = ("random", "mi-lb", "variance-sbal:sbal_temperature=0.1", "core-set")
+
+
+def small(benchmark="ternary", arms=ARMS, seeds=(0, 1), **changes):
+    (group,) = grid([benchmark], arms, seeds, "smoke", runs_per_group=60, **changes)
+    return group
+
+
+def stored(group, folder):
+    return runner.load(folder / f"{group.name}.npz", group)[0]
+
+
+def test_arms_are_read_from_text():
+    arm = Arm.parse("mi-lb-sbal:sbal_temperature=0.3,variance=trace")
+    assert arm == Arm("mi-lb-sbal", (("sbal_temperature", 0.3), ("variance", "trace")))
+    assert Arm.parse(str(arm)) == arm and str(Arm.parse("random")) == "random"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("best", "unknown strategy 'best'"),
+        ("random:steps=3", "'steps' is no option of a strategy; there are bait_ridge"),
+        ("random:gibbs_half=1", "'gibbs_half' is no option of a strategy"),
+        ("random:bait_ridge=big", "bait_ridge = 'big' is no number"),
+        ("random:bait_ridge=-1", "bait_ridge must be a finite number"),
+        ("random:variance=sum", "variance must be one of 'mean', 'trace', got 'sum'"),
+    ],
+)
+def test_refuses_arms(text, message):
+    with pytest.raises(ValueError, match=message):
+        Arm.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"benchmarks": ["ternery"]}, "unknown benchmark 'ternery'; there are"),
+        ({"seeds": []}, "seeds must be different ones, at least one"),
+        ({"seeds": [1, 1]}, "seeds must be different ones"),
+        ({"arms": ["random", "random"]}, "arms must be different ones"),
+        ({"scale": "huge"}, "scale must be one of"),
+        ({"runs_per_group": 0}, "runs_per_group must be an integer >= 1 or None, got 0"),
+    ],
+)
+def test_refuses_grids(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        grid(**{"scale": "smoke", **arguments})
+
+
+@pytest.mark.parametrize("together", [1, 2, 3, 4, 5, 7, 20])
+def test_groups_hold_every_run_once(together):
+    groups = grid(BENCHMARKS, ARMS, range(5), "smoke", runs_per_group=together)
+    runs = [(g.benchmark, arm, seed) for g in groups for arm in g.arms for seed in g.seeds]
+    assert len(runs) == len(set(runs)) == 3 * 4 * 5
+    assert all(len(group.arms) * len(group.seeds) <= together for group in groups)
+    assert len({group.name for group in groups}) == len(groups)
+
+
+def test_a_group_is_known_by_its_settings_but_not_by_its_block_size():
+    assert small().name == small(block_size=7).name
+    assert len({small().name, small(clip="member").name, small(seeds=(0, 2)).name, small(arms=ARMS[:2]).name}) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_lockstep_equals_one_by_one(benchmark, tmp_path):
+    group = small(benchmark, ("random", "variance", "mi-lb", "mi-lb-maxdist", "bait", "core-set"), max_steps=20)
+    assert study.run([group], tmp_path, progress=False)
+    progress = stored(group, tmp_path)
+    metrics = np.stack(progress.metrics)
+    for a, arm in enumerate(group.arms):
+        alone = run(PROBLEMS[benchmark], arm.strategy, 1, group.protocol, progress=False)
+        np.testing.assert_array_equal(progress.rows[1, a, 40:], alone.picks.ravel())
+        np.testing.assert_allclose(metrics[:, 1, a, : MEAN + 8], alone.history[COLUMNS[: MEAN + 8]], rtol=1e-4)
+        np.testing.assert_allclose(progress.test_nll[1, a], alone.test_nll, rtol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    assert study.run([small()], folder, progress=False)
+    return stored(small(), folder)
+
+
+def assert_same(progress, other):
+    np.testing.assert_array_equal(progress.rows, other.rows)
+    np.testing.assert_array_equal(np.stack(progress.metrics)[..., :-2], np.stack(other.metrics)[..., :-2])
+    np.testing.assert_array_equal(np.stack(progress.scores), np.stack(other.scores))
+    np.testing.assert_array_equal(progress.test_nll, other.test_nll)
+
+
+def test_arms_of_a_seed_share_their_start_and_then_part(undisturbed):
+    first, last = undisturbed.metrics[0][..., MEAN], undisturbed.metrics[-1][..., MEAN]
+    assert (first == first[:, :1]).all() and len(np.unique(last)) == last.size
+    assert len(np.unique(first)) == 2
+
+
+def test_scores_of_a_fixed_subset_are_kept(undisturbed):
+    scores = np.stack(undisturbed.scores)
+    assert scores.shape == (2, 2, 4, 400) and scores.dtype == np.float16
+    assert np.isfinite(scores[:, :, :3]).all() and np.isnan(scores[:, :, 3]).all()
+
+
+def test_goes_on_after_a_stop_and_reads_what_is_finished(undisturbed, tmp_path, monkeypatch):
+    group, advance = small(), lockstep.Lockstep.advance
+    assert not study.run([group], tmp_path, time_limit=-1, progress=False)
+    assert not list(tmp_path.glob("*.npz"))
+
+    def stop_after_one(self, progress):
+        if progress.metrics:
+            raise KeyboardInterrupt
+        advance(self, progress)
+
+    monkeypatch.setattr(lockstep.Lockstep, "advance", stop_after_one)
+    with pytest.raises(KeyboardInterrupt):
+        study.run([group], tmp_path, archive=tmp_path / "all.tar", progress=False)
+    assert len(stored(group, tmp_path).metrics) == 1
+    monkeypatch.setattr(lockstep.Lockstep, "advance", advance)
+    elsewhere = tmp_path / "elsewhere"  # the archive alone is enough to go on from
+    assert study.run([group], elsewhere, archive=tmp_path / "all.tar", progress=False)
+    assert_same(stored(group, elsewhere), undisturbed)
+    monkeypatch.setattr(lockstep.Lockstep, "advance", None)
+    assert study.run([group], elsewhere, progress=False)
+
+
+def test_other_devices_are_refused_or_recorded(tmp_path, monkeypatch):
+    group = small()
+    lock = lockstep.Lockstep(group)
+    progress = lockstep.Progress.new(group)
+    lock.advance(progress)
+    made = [{"devices": "1 x abacus (cpu)", "versions": runner.versions(), "date": "2026-01-01"}]
+    runner.save(tmp_path / f"{group.name}.npz", group, progress, made)
+    with pytest.raises(ValueError, match=r"begun elsewhere.*elsewhere=True.*\n.*devices: stored '1 x abacus"):
+        study.run([group], tmp_path, progress=False)
+    assert study.run([group], tmp_path, elsewhere=True, progress=False)
+    made = runner.load(tmp_path / f"{group.name}.npz", group)[1]
+    assert [m["devices"] for m in made] == ["1 x abacus (cpu)", runner.describe()]
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip", None])
+def test_a_file_that_cannot_be_used_is_set_aside(content, tmp_path):
+    group = small()
+    path = tmp_path / f"{group.name}.npz"
+    if content is None:
+        runner.files.write(path, {"settings": {}, "columns": []}, {"rows": np.zeros(3)})
+    else:
+        path.write_bytes(content)
+    with pytest.warns(UserWarning, match="unreadable"):
+        assert not runner.load(path, group)[0].metrics
+    assert path.with_name(f"{path.name}.unreadable").exists() and not path.exists()
+
+
+def test_a_group_that_another_process_holds_is_left_to_it(tmp_path):
+    group = small()
+    with runner.files.locked(tmp_path / f"{group.name}.npz"):
+        assert not study.run([group], tmp_path, progress=False)
+
+
+def test_a_damaged_archive_is_named(tmp_path):
+    (tmp_path / "all.tar").write_bytes(b"x" * 600)
+    with pytest.warns(UserWarning, match=r"all.tar cannot be read"):
+        study.run([small()], tmp_path, archive=tmp_path / "all.tar", time_limit=-1, progress=False)
+
+
+def test_divergence_is_named_and_recorded(monkeypatch, tmp_path):
+    train = lockstep.train
+
+    def diverging(*arguments):
+        ensembles, nll = train(*arguments)
+        return ensembles, nll.at[1, 0, 0].set(jnp.nan)
+
+    monkeypatch.setattr(lockstep, "train", diverging)
+    lock, progress = lockstep.Lockstep(small()), lockstep.Progress.new(small())
+    with pytest.warns(UserWarning, match=r"ternary mi-lb seed 1, round 0: training has diverged"):
+        lock.advance(progress)
+    assert np.isnan(progress.metrics[0][1, 0, MEAN]) and np.isfinite(progress.metrics[0][0, 0, MEAN])
+
+
+@pytest.mark.slow
+def test_survives_sigkill(undisturbed, tmp_path):
+    group = small()
+    command = [sys.executable, "-m", "milb", "study", "--scale", "smoke", "--benchmark", "ternary", "--seeds", "0-1",
+               "--strategy", *ARMS, "--runs-per-group", "60", "--store", str(tmp_path)]  # fmt: skip
+    path = tmp_path / f"{group.name}.npz"
+    for rounds in (1, 2):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and not (path.exists() and len(stored(group, tmp_path).metrics) >= rounds):
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    finished = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert finished.stdout.splitlines()[-1] == "finished"
+    assert_same(stored(group, tmp_path), undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--strategy", "best"], "unknown strategy 'best'"),
+        (["--benchmark", "none"], "unknown benchmark 'none'"),
+        (["--seeds", "x"], "--seeds"),
+    ],
+)
+def test_command_refuses_in_one_line(arguments, message, tmp_path):
+    command = [sys.executable, "-m", "milb", "study", "--scale", "smoke", "--store", str(tmp_path / "s"), *arguments]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 2 and message in answer.stderr.splitlines()[-1]
+    assert not (tmp_path / "s").exists()
