@@ -27,6 +27,7 @@ from milb.mdn import VARIANCE_FLOOR, Ensemble, features, first_member, predict
 from milb.mixture import Mixture, PRNGKey
 from milb.protocol import Options
 
+MONTE_CARLO_DRAWS = 64
 Acquisition = Callable[[Array, Ensemble, Array, Options], Array]
 
 
@@ -36,9 +37,7 @@ def random(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], o
     return jax.vmap(jax.random.uniform)(keys)
 
 
-def epistemic_variance(
-    keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options
-) -> Float[Array, "B"]:
+def epistemic_variance(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
     """Variance over members of the members' means, in squared units of y; paper equation (var_decomp).
 
     Its mean over output dimensions or their sum, as `options.variance` says.
@@ -55,9 +54,7 @@ def negative_log_overlap_gap(
     return -bounds.log_overlap_gap(_floored(predict(ensemble, x)))
 
 
-def mi_lower_bound(
-    keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options
-) -> Float[Array, "B"]:
+def mi_lower_bound(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
     """The value of MI-LB, in nats, by `milb.bounds.mi_lower_bound`: for rules that need values, not ranks."""
     del keys, options
     return bounds.mi_lower_bound(_floored(predict(ensemble, x)))
@@ -83,20 +80,41 @@ def negative_log_matched_gap(
     return -bounds.log_matched_gap(_floored(predict(ensemble, x)))
 
 
-def mi_matched(
-    keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options
-) -> Float[Array, "B"]:
+def mi_matched(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
     """The value of the matched difference of Huber's lower bounds, in nats, by `milb.bounds.mi_matched`."""
     del keys, options
     return bounds.mi_matched(_floored(predict(ensemble, x)))
 
 
-def mi_pairwise(
-    keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options
-) -> Float[Array, "B"]:
+def mi_pairwise(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
     """Pairwise disagreement of the members, in nats, by `milb.bounds.mi_pairwise`: it does not saturate."""
     del keys, options
     return bounds.mi_pairwise(_floored(predict(ensemble, x)))
+
+
+def mi_certificate(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
+    """The best certified lower bound, in nats, by `milb.bounds.mi_certificate`: it saturates at log E."""
+    del keys, options
+    return bounds.mi_certificate(_floored(predict(ensemble, x)))
+
+
+def mi_monte_carlo(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
+    """The mutual information itself, in nats, estimated from MONTE_CARLO_DRAWS draws of each member at each point."""
+    del options
+    estimate = partial(bounds.mi_monte_carlo, n_samples=MONTE_CARLO_DRAWS, block_size=16)
+    return jax.vmap(estimate, in_axes=(0, 1))(keys, _floored(predict(ensemble, x))).estimate
+
+
+def paide(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
+    """Pairwise-distance estimate of the mutual information, in nats, after Berry and Meger 2023 (PaiDEs): a baseline.
+
+    Each member is one Gaussian, of its mixture's mean and variances; distances are Bhattacharyya's. No bound, unlike
+    `milb.bounds.mi_lower_bound_members`, which sees the modes; it saturates at log E.
+    """
+    del keys, options
+    members = _floored(predict(ensemble, x))
+    mean, variance = members.mean()[..., None, :], members.variance()[..., None, :]
+    return bounds.mi_lower_bound_members(Mixture(jnp.zeros_like(mean[..., 0]), mean, variance))
 
 
 def member_means(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
@@ -142,6 +160,9 @@ ACQUISITIONS: dict[str, Acquisition] = {
     "negative-log-matched-gap": negative_log_matched_gap,
     "mi-matched": mi_matched,
     "mi-pairwise": mi_pairwise,
+    "mi-certificate": mi_certificate,
+    "mi-monte-carlo": mi_monte_carlo,
+    "paide": paide,
 }
 
 
@@ -223,8 +244,7 @@ def _floored(members: Mixture) -> Mixture:
 
 
 def _epistemic_variance(members: Mixture, options: Options) -> Array:
-    per_dimension = members.mean().var(0)
-    return REDUCTIONS[options.variance](per_dimension, axis=-1)
+    return REDUCTIONS[options.variance](members.mean().var(0), axis=-1)
 
 
 REDUCTIONS = {"mean": jnp.mean, "trace": jnp.sum}

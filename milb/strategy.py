@@ -192,6 +192,9 @@ STRATEGIES: dict[str, Strategy] = {
     "mi-pairwise": Scored(acquisition.mi_pairwise, top_k),
     "mi-pairwise-maxdist": Scored(acquisition.mi_pairwise, max_dist),
     "mi-pairwise-lcmd": Scored(acquisition.mi_pairwise, lcmd),
+    "mi-certificate": Scored(acquisition.mi_certificate, top_k),
+    "mi-monte-carlo": Scored(acquisition.mi_monte_carlo, top_k),
+    "paide": Scored(acquisition.paide, top_k),
     "bait": bait,
     "core-set": core_set,
 }

@@ -48,8 +48,8 @@ def test_scores_do_not_depend_on_blocks(acquisition, ensemble, data, block_size)
 
 @every_acquisition
 def test_scores_move_with_their_points(acquisition, ensemble, data):
-    if acquisition is ACQUISITIONS["random"]:
-        pytest.skip("drawn for the row, not for what is in it")
+    if acquisition in (ACQUISITIONS["random"], ACQUISITIONS["mi-monte-carlo"]):
+        pytest.skip("drawn for the row, not only for what is in it")
     order = np.random.default_rng(0).permutation(50)
     scores = np.asarray(score_pool(acquisition, KEY, ensemble, data.x))
     shuffled = score_pool(acquisition, KEY, ensemble, data.x[order])
@@ -131,6 +131,31 @@ def test_raw_variances_are_floored(ensemble, data):
     floored = Mixture(members.log_weights, members.means, jnp.full_like(members.variances, VARIANCE_FLOOR))
     scores = score_pool(ACQUISITIONS["mi-lb"], KEY, sharp, data.x)
     np.testing.assert_allclose(scores, bounds.mi_lower_bound(floored), rtol=1e-5)
+
+
+def test_matched_gap_and_difference_are_one_function(ensemble, data):
+    gap, value = (
+        np.asarray(score_pool(ACQUISITIONS[name], KEY, ensemble, data.x), np.float64)
+        for name in ("negative-log-matched-gap", "mi-matched")
+    )
+    np.testing.assert_allclose(np.log(2) - np.exp(-gap), value, atol=1e-6)
+
+
+def test_monte_carlo_lies_between_certificate_and_log_e(ensemble, data):
+    x = np.repeat(data.x[:5], 200, axis=0)  # keys belong to rows: each point is estimated 200 times
+    estimates = np.asarray(score_pool(ACQUISITIONS["mi-monte-carlo"], KEY, ensemble, x)).reshape(5, 200)
+    error = 5 * estimates.std(1) / np.sqrt(200)
+    assert (error > 0).all() and (estimates.mean(1) <= np.log(2) + error).all()
+    certificate = score_pool(ACQUISITIONS["mi-certificate"], KEY, ensemble, data.x[:5])
+    assert (certificate <= estimates.mean(1) + error).all()
+
+
+def test_paide_is_the_formula_on_moments(ensemble, data):
+    members = predict(ensemble, data.x)
+    (one, other), (v, w) = (np.asarray(moment, np.float64) for moment in (members.mean(), members.variance()))
+    distance = ((one - other) ** 2 / (v + w) / 4 + np.log((v + w) ** 2 / (4 * v * w)) / 4).sum(-1)
+    expected = np.log(2) - np.log1p(np.exp(-distance))
+    np.testing.assert_allclose(score_pool(ACQUISITIONS["paide"], KEY, ensemble, data.x), expected, atol=1e-5)
 
 
 def test_members_that_disagree_score_higher():

@@ -172,3 +172,24 @@ def test_core_set_and_max_dist_see_what_the_released_experiments_saw(ensemble, d
     scores = STRATEGIES["mi-lb-ties"].propose(KEY, ensemble, pool, 1, Options()).scores
     expected = selection.max_dist(scores, means, means[LABELLED], 10, 1.0, pool.available)
     np.testing.assert_array_equal(STRATEGIES["mi-lb-maxdist"](KEY, ensemble, pool, 10), expected)
+
+
+@pytest.mark.parametrize("name", ["mi-lb-lcmd", "mi-pairwise-lcmd"])
+def test_lcmd_spreads_out_among_the_best(name, ensemble, data):
+    """Candidates are the best 10 k by score; where they are all that is left, it is LCMD on all of them."""
+    pool, k = pool_of(data.x), 2
+    means = predict(ensemble, data.x).mean() / ensemble.outputs.scale[None, None]
+    features = np.concatenate(list(np.asarray(means)), axis=1)
+    scores = np.asarray(STRATEGIES[name].propose(KEY, ensemble, pool, k, Options()).scores)
+    best = [row for row in np.argsort(-scores) if pool.available[row]][: 10 * k]
+    candidates = np.isin(np.arange(50), best)
+    expected = selection.lcmd(features, features[LABELLED], k, available=candidates)
+    np.testing.assert_array_equal(STRATEGIES[name](KEY, ensemble, pool, k), expected)
+    everyone = selection.lcmd(features, features[LABELLED], 5, available=pool.available)
+    np.testing.assert_array_equal(STRATEGIES[name](KEY, ensemble, pool, 5), everyone)
+
+
+def test_lcmd_takes_all_that_tie_as_candidates(ensemble, data):
+    pool = pool_of(data.x)
+    picks = {tuple(strategy.lcmd(KEY, scores, ensemble, pool, 2, Options()).tolist()) for scores in jnp.ones((1, 50))}
+    assert picks == {tuple(STRATEGIES["mi-lb-lcmd"](KEY, ensemble, pool, 5)[:2].tolist())}

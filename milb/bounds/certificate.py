@@ -167,6 +167,8 @@ def _excess_of_moments(mixture: Mixture) -> Array:
 
 def _log_det_of_correlations(mixture: Mixture) -> Array:
     """Log determinant of Y's correlation matrix, (...), rounded upwards."""
+    if mixture.n_dimensions == 1:
+        return jnp.zeros_like(mixture.log_weights[..., 0])
     weights, variance = jnp.exp(mixture.log_weights)[..., None], mixture.variance()
     within = (weights * mixture.variances).sum(-2) / variance
     between = jnp.sqrt(weights) * (mixture.means - mixture.mean()[..., None, :]) / jnp.sqrt(variance)[..., None, :]
