@@ -149,7 +149,7 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], compress: bool = False) -> None:
     """Replace the file at once: whoever reads it, or is killed, finds the old or the new one, whole.
 
     Raises:
@@ -159,7 +159,7 @@ def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            np.savez(file, header=np.array(json.dumps(header)), **arrays)
+            (np.savez_compressed if compress else np.savez)(file, header=np.array(json.dumps(header)), **arrays)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

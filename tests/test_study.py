@@ -19,7 +19,7 @@ from milb.study.grid import Arm, grid
 
 BENCHMARKS = tuple(PROBLEMS)
 MEAN = COLUMNS.index("nll_mean")
-ARMS = ("random", "mi-lb", "variance-sbal:sbal_temperature=0.1", "core-set")
+ARMS = ("random", "variance-sbal:sbal_temperature=0.1", "core-set")
 
 
 def small(benchmark="ternary", arms=ARMS, seeds=(0, 1), **changes):
@@ -73,7 +73,7 @@ def test_refuses_grids(arguments, message):
 def test_groups_hold_every_run_once(together):
     groups = grid(BENCHMARKS, ARMS, range(5), "smoke", runs_per_group=together)
     runs = [(g.benchmark, arm, seed) for g in groups for arm in g.arms for seed in g.seeds]
-    assert len(runs) == len(set(runs)) == 3 * 4 * 5
+    assert len(runs) == len(set(runs)) == 3 * 3 * 5
     assert all(len(group.arms) * len(group.seeds) <= together for group in groups)
     assert len({group.name for group in groups}) == len(groups)
 
@@ -84,9 +84,12 @@ def test_a_group_is_known_by_its_settings_but_not_by_its_block_size():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_lockstep_equals_one_by_one(benchmark, tmp_path):
-    group = small(benchmark, ("random", "variance", "mi-lb", "mi-lb-maxdist", "bait", "core-set"), max_steps=20)
+@pytest.mark.parametrize(
+    ("benchmark", "arms"),
+    [("double_well", ["mi-lb", "bait"]), ("multimodal", ["mi-lb-maxdist"]), ("ternary", ["mi-lb-sbal", "core-set"])],
+)
+def test_lockstep_equals_one_by_one(benchmark, arms, tmp_path):
+    group = small(benchmark, arms, max_steps=20)
     assert study.run([group], tmp_path, progress=False)
     progress = stored(group, tmp_path)
     metrics = np.stack(progress.metrics)
@@ -119,8 +122,8 @@ def test_arms_of_a_seed_share_their_start_and_then_part(undisturbed):
 
 def test_scores_of_a_fixed_subset_are_kept(undisturbed):
     scores = np.stack(undisturbed.scores)
-    assert scores.shape == (2, 2, 4, 400) and scores.dtype == np.float16
-    assert np.isfinite(scores[:, :, :3]).all() and np.isnan(scores[:, :, 3]).all()
+    assert scores.shape == (2, 3, 400) and scores.dtype == np.float16
+    assert np.isfinite(scores[:, :2]).all() and np.isnan(scores[:, 2]).all()
 
 
 def test_goes_on_after_a_stop_and_reads_what_is_finished(undisturbed, tmp_path, monkeypatch):
@@ -193,8 +196,9 @@ def test_divergence_is_named_and_recorded(monkeypatch, tmp_path):
 
     monkeypatch.setattr(lockstep, "train", diverging)
     lock, progress = lockstep.Lockstep(small()), lockstep.Progress.new(small())
-    with pytest.warns(UserWarning, match=r"ternary mi-lb seed 1, round 0: training has diverged"):
+    with pytest.warns(UserWarning) as warned:
         lock.advance(progress)
+    assert "ternary random seed 1, round 0: training has diverged" in str(warned[0].message)
     assert np.isnan(progress.metrics[0][1, 0, MEAN]) and np.isfinite(progress.metrics[0][0, 0, MEAN])
 
 
@@ -204,12 +208,12 @@ def test_survives_sigkill(undisturbed, tmp_path):
     command = [sys.executable, "-m", "milb", "study", "--scale", "smoke", "--benchmark", "ternary", "--seeds", "0-1",
                "--strategy", *ARMS, "--runs-per-group", "60", "--store", str(tmp_path)]  # fmt: skip
     path = tmp_path / f"{group.name}.npz"
-    for rounds in (1, 2):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while process.poll() is None and not (path.exists() and len(stored(group, tmp_path).metrics) >= rounds):
-            time.sleep(0.02)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not path.exists():
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert 1 <= len(stored(group, tmp_path).metrics) < 3
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
     assert finished.stdout.splitlines()[-1] == "finished"
     assert_same(stored(group, tmp_path), undisturbed)

@@ -104,7 +104,7 @@ class Progress:
     Attributes:
         rows: (seeds, arms, n_final), dataset rows labelled so far, in order; 0 behind them.
         metrics: per round, (seeds, arms, COLUMNS); seconds are a run's share of its group's.
-        scores: per acquisition, (seeds, arms, subset), float16, NaN where a strategy has none.
+        scores: per acquisition, (arms, subset) of the first seed, float16, NaN where a strategy has none.
         test_nll: (seeds, arms, n_test) of the last models.
         seconds: per round, of the wall: training, then scoring and selection of each arm.
     """
@@ -184,8 +184,15 @@ class Lockstep:
             return
         self.compiled = True
         _, _, rows, n, protocol = arguments
-        shapes, _ = jax.eval_shape(partial(train, protocol=protocol), *arguments[:-1])
-        ensembles = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, leaf.dtype), shapes)
+        structures: list[Any] = []
+
+        def leaves(*arrays: Any) -> list[Array]:
+            trained, structure = jax.tree.flatten(train(*arrays, protocol)[0])
+            structures.append(structure)
+            return trained
+
+        shapes = jax.eval_shape(leaves, *arguments[:-1])
+        ensembles = jax.tree.unflatten(structures[0], [jnp.ones(leaf.shape, leaf.dtype) for leaf in shapes])
         with ThreadPoolExecutor(len(self.group.arms)) as threads:
             made = [threads.submit(self._propose, a, keys, ensembles, rows, n) for a in range(len(self.group.arms))]
             yield
@@ -205,7 +212,7 @@ class Lockstep:
         n_seeds, n_arms = nll.shape[:2]
         metrics = np.full((n_seeds, n_arms, len(COLUMNS)), np.nan)
         subset = np.arange(0, protocol.n_pool, -(-protocol.n_pool // SUBSET))
-        scores = np.full((n_seeds, n_arms, len(subset)), np.nan, np.float16)
+        scores = np.full((n_arms, len(subset)), np.nan, np.float16)
         for s, seed in enumerate(group.seeds):
             for a, arm in enumerate(group.arms):
                 where = f"{group.benchmark} {arm} seed {seed}, round {index}"
@@ -223,7 +230,8 @@ class Lockstep:
                     if proposal.scores is not None:
                         below = None if proposal.headroom is None else proposal.headroom[s]
                         record |= score_statistics(proposal.scores[s], below, picked, available)
-                        scores[s, a] = proposal.scores[s][subset]
+                        if s == 0:
+                            scores[a] = proposal.scores[s][subset]
                 metrics[s, a] = [record.get(name, np.nan) for name in COLUMNS]
         progress.metrics.append(metrics)
         progress.seconds.append(seconds)

@@ -115,7 +115,7 @@ def save(path: Path, group: Group, progress: Progress, made: list[dict[str, Any]
         arrays["scores"] = np.stack(progress.scores)
     if progress.test_nll is not None:
         arrays["test_nll"] = progress.test_nll.astype(np.float32)
-    files.write(path, header, arrays)
+    files.write(path, header, arrays, compress=True)
 
 
 def load(path: Path, group: Group) -> tuple[Progress, list[dict[str, Any]]]:
