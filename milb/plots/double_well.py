@@ -9,9 +9,9 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from milb.plots.curves import LINEAR_BELOW, panel_size
+from milb.plots.layout import thinned
 from milb.plots.style import figure, strategy_style
 
-MAX_POINTS = 5_000  # in one scatter; of more, evenly spaced ones are drawn
 CROSSOVER = (0.5, 1.2)  # noise intensities around the onset of escape, sigma = sqrt(a / 2) = 0.71
 _POINT_COLOR, _WELL_COLOR, _TRUTH_COLOR = "#aaaaaa", "#555555", "#666666"
 _WELLS = {"color": _WELL_COLOR, "lw": 0.9, "ls": (0, (4, 3)), "zorder": 1}
@@ -195,13 +195,6 @@ def error_against_noise(
     axes[0, 0].set_ylim(1.5 * min(-LINEAR_BELOW, *(values.min() for values in nll.values())), None)
     axes[0, 0].set_ylabel("NLL of a test point (nats)")
     return fig
-
-
-def thinned(points: Float[np.ndarray, "n d"], at_most: int = MAX_POINTS) -> Float[np.ndarray, "m d"]:
-    """All points, or evenly spaced ones of them."""
-    if len(points) <= at_most:
-        return points
-    return points[np.linspace(0, len(points) - 1, at_most).astype(int)]
 
 
 def _mark_wells(draw_line: Callable[..., Any]) -> None:

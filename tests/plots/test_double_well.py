@@ -115,11 +115,3 @@ def test_no_scatter_has_more_than_5000_points():
         scatters = [scatter for ax in fig.axes for scatter in ax.collections]
         assert scatters and all(scatter.get_rasterized() for scatter in scatters)
         assert all(len(scatter.get_offsets()) <= 5_000 for scatter in scatters)
-
-
-def test_thinned_keeps_the_ends_and_the_order():
-    points = np.arange(20_000.0).reshape(-1, 2)
-    kept = figures.thinned(points, 7)
-    assert_allclose(kept[[0, -1]], points[[0, -1]])
-    assert len(kept) == 7 and (np.diff(kept[:, 0]) > 0).all()
-    assert figures.thinned(points, 10_000) is points
