@@ -64,21 +64,20 @@ def each_against_others(
 
 
 @figure
-def share_of_picks(shares: Mapping[str, float], n_picks: Mapping[str, int], pool_share: float, region: str) -> Figure:
+def share_of_picks(shares: Mapping[str, float], n_picks: int, pool_share: float, region: str) -> Figure:
     """Share of each strategy's picks that lie in a region, beside the pool's share (line).
 
-    The band is where the share of so many picks at random lies 19 times out of 20 (two standard deviations; of the
-    fewest picks, if strategies made different numbers of them).
+    The grey band is `chance_band`.
 
     Args:
         shares: of the picks, 0 to 1, by strategy.
-        n_picks: how many there were, by strategy.
+        n_picks: how many picks each strategy made.
         pool_share: of all points, 0 to 1.
         region: what they lie in, for the axis.
     """
     fig, ax = plt.subplots(figsize=(6.2, 0.9 + 0.22 * len(shares)))
-    spread = 2 * np.sqrt(pool_share * (1 - pool_share) / min(n_picks.values()))
-    ax.axvspan(100 * (pool_share - spread), 100 * (pool_share + spread), color="#eeeeee", zorder=0, label="by chance")
+    low, high = chance_band(pool_share, n_picks)
+    ax.axvspan(100 * low, 100 * high, color="#eeeeee", zorder=0, label="by chance")
     ax.axvline(100 * pool_share, color="#555555", lw=0.9, label="pool")
     for i, (name, share) in enumerate(shares.items()):
         style = strategy_style(name)
@@ -93,6 +92,12 @@ def share_of_picks(shares: Mapping[str, float], n_picks: Mapping[str, int], pool
 
 def _short(value: float) -> str:
     return f"{value:,.2f}" if abs(value) < 10 else f"{value:,.1f}" if abs(value) < 1_000 else f"{value:,.0f}"
+
+
+def chance_band(pool_share: float, n_picks: int) -> tuple[float, float]:
+    """Where the share of so many picks at random lies 19 times out of 20: two standard deviations around the pool's."""
+    spread = 2 * np.sqrt(pool_share * (1 - pool_share) / n_picks)
+    return pool_share - spread, pool_share + spread
 
 
 def _random_line() -> dict[str, object]:

@@ -44,8 +44,7 @@ def test_values_that_are_not_positive_are_shown(table):
 
 
 def test_share_of_picks():
-    shares, n_picks = {"random": 0.4, "mi-lb": 0.1}, {"random": 100, "mi-lb": 100}
-    fig = comparison.share_of_picks(shares, n_picks, 0.5, "in the band")
+    fig = comparison.share_of_picks({"random": 0.4, "mi-lb": 0.1}, 100, 0.5, "in the band")
     (ax,) = fig.axes
     assert [label.get_text() for label in ax.get_yticklabels()] == ["Random", "MI-LB"]
     assert_allclose([line.get_xdata()[-1] for line in ax.lines], [50, 40, 40, 10, 10])
