@@ -98,7 +98,8 @@ def output_samples(samples: Mapping[str, Float[np.ndarray, "_ 2"]]) -> Figure:
         outside = np.count_nonzero(((y < low) | (y > high)).any(axis=1))
         if outside:
             note = f"{outside} of {len(y)} outside"
-            ax.text(0.97, 0.02, note, transform=ax.transAxes, ha="right", va="bottom", fontsize=6.5)
+            box = {"facecolor": "white", "alpha": 0.85, "lw": 0, "pad": 1}
+            ax.text(0.97, 0.03, note, transform=ax.transAxes, ha="right", va="bottom", fontsize=6.5, bbox=box)
     axes[0, 0].set_ylabel("$y_1$")
     return fig
 
