@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import base64
+import io
 import json
 import os
 import time
@@ -128,6 +130,8 @@ def refresh(path: Path) -> None:
         resources={"metadata": {"path": str(CHECKOUT)}},
     ).execute()
     tidy(notebook)
+    if len(nbformat.writes(notebook)) > MAX_BYTES:
+        shrink_pictures(notebook)
     text = serialise(notebook, name=path.name)
     temporary = path.with_suffix(".tmp")
     temporary.write_text(text, encoding="utf-8")
@@ -152,6 +156,24 @@ def tidy(notebook: NotebookNode) -> None:
 
 def _is_volatile(output: NotebookNode) -> bool:
     return output.get("name") == "stderr" or WIDGET_VIEW in output.get("data", {})
+
+
+def shrink_pictures(notebook: NotebookNode) -> None:
+    """Re-encode, in place, opaque PNG outputs with 256 colours: a third of the bytes, and coarser shades."""
+    from PIL import Image
+
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            encoded = output.get("data", {}).get("image/png")
+            if encoded is None:
+                continue
+            picture = Image.open(io.BytesIO(base64.b64decode(encoded)))
+            opaque = picture.mode == "RGB" or (picture.mode == "RGBA" and picture.getextrema()[3] == (255, 255))
+            if opaque:
+                file = io.BytesIO()
+                small = picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+                small.save(file, "png", optimize=True)
+                output["data"]["image/png"] = base64.b64encode(file.getvalue()).decode()
 
 
 def serialise(notebook: NotebookNode, name: str) -> str:

@@ -50,3 +50,10 @@ def _load(name: str) -> dict[str, np.ndarray]:
 def reference():
     """`reference("acquisition")` and `reference("instances")`: the arrays of tests/data, by name, read-only."""
     return _load
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_programs():
+    """Compiled programs of a module go with it: thousands in one process exhaust its memory mappings."""
+    yield
+    jax.clear_caches()

@@ -1,6 +1,7 @@
 """The rules for committed notebooks, and `milb.notebooks`, which keeps them."""
 
 import ast
+import base64
 import io
 import json
 import re
@@ -12,6 +13,7 @@ import papermill
 import pytest
 from nbclient.exceptions import CellExecutionError
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from PIL import Image
 
 from milb import notebooks
 from milb.notebooks import assigned_names, check_parameters
@@ -195,6 +197,26 @@ def test_tidy_keeps_sources_tags_and_results_only(small):
     assert notebook.metadata.kernelspec.name == "python3"
     assert [cell.metadata for cell in notebook.cells] == [{}, {"tags": ["parameters"]}, {}, {}]
     assert [output.data for output in notebook.cells[3].outputs] == [{"text/plain": "2"}]
+
+
+def test_shrunk_pictures_look_the_same(small):
+    red, glass = (picture(Image.new("RGBA", (40, 30), color)) for color in ((200, 0, 0, 255), (200, 0, 0, 9)))
+    notebook = read(small)
+    notebook.cells[3].outputs = [new_output("display_data", {"image/png": png}) for png in (red, glass)]
+    notebooks.shrink_pictures(notebook)
+    shrunk, untouched = (output.data["image/png"] for output in notebook.cells[3].outputs)
+    decoded = Image.open(io.BytesIO(base64.b64decode(shrunk)))
+    assert decoded.mode == "P"
+    assert decoded.convert("RGB").getcolors() == [(40 * 30, (200, 0, 0))]
+    assert untouched == glass
+    notebooks.shrink_pictures(notebook)
+    assert notebook.cells[3].outputs[0].data["image/png"] == shrunk
+
+
+def picture(image):
+    file = io.BytesIO()
+    image.save(file, "png")
+    return base64.b64encode(file.getvalue()).decode()
 
 
 def test_serialise_refuses_large_files_and_local_folders(monkeypatch, small):

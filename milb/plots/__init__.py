@@ -1,7 +1,20 @@
 """Figures: one function each, data in, figure out, nothing shown and nothing saved unless asked to."""
 
-from milb.plots import curves, double_well, sphere
+from milb.plots import comparison, curves, double_well, multimodal, saturation, sphere, ternary
 from milb.plots.sliders import explore
 from milb.plots.style import STRATEGY_STYLES, figure, save, strategy_style
 
-__all__ = ["STRATEGY_STYLES", "curves", "double_well", "explore", "figure", "save", "sphere", "strategy_style"]
+__all__ = [
+    "STRATEGY_STYLES",
+    "comparison",
+    "curves",
+    "double_well",
+    "explore",
+    "figure",
+    "multimodal",
+    "saturation",
+    "save",
+    "sphere",
+    "strategy_style",
+    "ternary",
+]

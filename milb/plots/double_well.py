@@ -6,14 +6,15 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from milb.plots.curves import LINEAR_BELOW, panel_size
+from milb.plots.layout import MAX_COLUMNS, WIDTH, strategy_title, thinned
 from milb.plots.style import figure, strategy_style
 
-MAX_POINTS = 5_000  # in one scatter; of more, evenly spaced ones are drawn
 CROSSOVER = (0.5, 1.2)  # noise intensities around the onset of escape, sigma = sqrt(a / 2) = 0.71
-_POINT_COLOR, _WELL_COLOR, _TRUTH_COLOR = "#aaaaaa", "#555555", "#666666"
+_POINT_COLOR, _WELL_COLOR, _TRUTH_COLOR, _MODEL_COLOR = "#aaaaaa", "#555555", "#666666", "#0072B2"
 _WELLS = {"color": _WELL_COLOR, "lw": 0.9, "ls": (0, (4, 3)), "zorder": 1}
 
 
@@ -66,73 +67,42 @@ def trajectories(
 
 
 @figure
-def saturation(
-    distance: Float[np.ndarray, "r"],
-    value: Float[np.ndarray, "r"],
-    information: Float[np.ndarray, "r"],
-    maximum: float,
-    rounding: Float[np.ndarray, "r"],
-    log_gap: Float[np.ndarray, "r"],
-) -> Figure:
-    """MI-LB of two members that move apart: its value, its rounding error as a difference, its exact ranking.
-
-    Args:
-        distance: between the two means, in standard deviations.
-        value, information, maximum: MI-LB, the mutual information, and the most that MI-LB can be (nats).
-        rounding: the float32 difference of the two entropy bounds, minus the maximum (nats).
-        log_gap: log of how far MI-LB is below its maximum.
-    """
-    fig, (left, middle, right) = plt.subplots(1, 3, figsize=(8.0, 2.6))
-    left.axhline(maximum, color=_WELL_COLOR, lw=0.9, ls=(0, (4, 3)))
-    left.annotate("largest MI-LB", (distance[-1], maximum), (0, -4), textcoords="offset points", ha="right", va="top")
-    left.plot(distance, information, color="black", ls=(0, (1, 1)), label="mutual information")
-    left.plot(distance, value, color=strategy_style("mi-lb")["color"], label="MI-LB")
-    left.set(title="value", ylabel="nats")
-    left.legend(loc="lower right")
-    middle.plot(distance, -1e6 * np.exp(log_gap), color=strategy_style("mi-lb")["color"], label="exact")
-    released = strategy_style("mi-lb-released")
-    looks = {"color": released["color"], "marker": released["marker"], "ls": "none", "ms": 3.5}
-    middle.plot(distance, 1e6 * rounding, **looks, label="in float32", zorder=1.5)
-    middle.set(title="value, millionfold", ylabel="MI-LB − largest ($10^{-6}$ nats)")
-    largest_error = 1e6 * np.abs(rounding[2 * len(rounding) // 3 :]).max()
-    middle.set_ylim(-1.2 * largest_error, 1.2 * largest_error)
-    middle.legend(loc="center left", handlelength=1.4)
-    right.plot(distance, -log_gap, color=strategy_style("mi-lb")["color"])
-    right.set(title="what milb ranks by", ylabel="−log gap")
-    for ax in (left, middle, right):
-        ax.set_xlabel("distance of the means (std)")
-    return fig
-
-
-@figure
 def where_labelled(
     pool: Float[np.ndarray, "N 2"], picked: Mapping[str, Float[np.ndarray, "_ 2"]], titles: Mapping[str, str]
 ) -> Figure:
-    """Noise intensity and coupling of the points that each strategy had labelled; below, of the pool as well.
+    """Noise intensity and coupling of the points that each strategy had labelled, and below them histograms of the
+    noise; the pool in grey and as a black line.
 
     Args:
-        pool: (sigma, kappa) of all points, of which the noise is shown.
+        pool: (sigma, kappa) of all points.
         picked: the same of the points picked, by strategy.
         titles: a line under the strategy's name, by strategy.
     """
-    columns = len(picked)
-    fig, axes = plt.subplots(
-        2, columns, figsize=panel_size(columns, 1.6), sharex=True, sharey="row", squeeze=False, height_ratios=(1.6, 1)
-    )
+    columns = min(len(picked), MAX_COLUMNS)
+    rows = -(-len(picked) // columns)
+    size = (panel_size(columns)[0], 0.5 + 2.9 * rows)
+    looks = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": (1.6, 1) * rows}
+    fig, axes = plt.subplots(2 * rows, columns, figsize=size, **looks)
     bins = np.linspace(pool[:, 0].min(), pool[:, 0].max(), 18)
-    for (above, below), (name, points) in zip(axes.T, picked.items(), strict=True):
+    pairs = [(axes[2 * row, column], axes[2 * row + 1, column]) for row in range(rows) for column in range(columns)]
+    for (above, below), (name, points) in zip(pairs, picked.items(), strict=False):
         style = strategy_style(name)
+        above.scatter(*thinned(pool, 2_000).T, s=0.5, color="#cccccc", rasterized=True)
         above.scatter(*thinned(points).T, s=5, color=style["color"], rasterized=True)
-        above.set_title(f"{style['label']}\n{titles[name]}", fontsize=9)
+        strategy_title(above, name, titles[name])
         below.hist(points[:, 0], bins, density=True, color=style["color"], alpha=0.75, label="picked")
         below.hist(pool[:, 0], bins, density=True, histtype="step", color="black", lw=1, label="pool")
         below.set_xlabel(r"noise intensity $\sigma$")
         for ax in (above, below):
             ax.axvspan(*CROSSOVER, color="#F0E442", alpha=0.22, lw=0, zorder=0)
             ax.grid(visible=False)
-    axes[0, 0].set_ylabel(r"coupling $\kappa$")
-    axes[1, 0].set_ylabel("density")
-    axes[1, -1].legend(loc="upper right")
+    for unused in pairs[len(picked) :]:
+        for ax in unused:
+            ax.set_axis_off()
+    for above, below in pairs[::columns]:
+        above.set_ylabel(r"coupling $\kappa$")
+        below.set_ylabel("density")
+    pairs[columns - 1][1].legend(loc="upper right", fontsize=7, handlelength=1.2)
     return fig
 
 
@@ -150,22 +120,28 @@ def final_positions(samples: Mapping[str, Mapping[str, Float[np.ndarray, "_ 2"]]
     fig, axes = plt.subplots(*shape, figsize=size, sharex=True, sharey=True, squeeze=False)
     for row, (title, by_source) in zip(axes, samples.items(), strict=True):
         for ax, (source, q) in zip(row, by_source.items(), strict=True):
-            is_truth = source == "simulator"
-            color = _TRUTH_COLOR if is_truth else strategy_style(source)["color"]
-            ax.scatter(*thinned(q).T, s=3, color=color, rasterized=True)
-            _mark_wells(ax.axvline)
-            _mark_wells(ax.axhline)
-            outside = np.count_nonzero(np.abs(q).max(axis=1) > limit)
-            if outside:
-                note = f"{outside} of {len(q)} outside"
-                ax.text(0.97, 0.02, note, transform=ax.transAxes, ha="right", va="bottom", fontsize=6.5)
-            ax.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", xticks=(-2, 0, 2), yticks=(-2, 0, 2))
-            ax.grid(visible=False)
+            _positions(ax, q, _TRUTH_COLOR if source == "simulator" else strategy_style(source)["color"], limit)
         row[0].set_ylabel(f"{title}\n$q_2(T)$")
     for ax, source in zip(axes[0], sources, strict=True):
         ax.set_title("Simulator" if source == "simulator" else strategy_style(source)["label"])
     for ax in axes[-1]:
         ax.set_xlabel("$q_1(T)$")
+    return fig
+
+
+@figure
+def head_samples(samples: Mapping[str, Float[np.ndarray, "_ 2"]], limit: float = 3.0) -> Figure:
+    """Final positions of the first two particles over many inputs, a panel a source, the truth first.
+
+    Args:
+        samples: by the panel's title.
+        limit: as in `final_positions`.
+    """
+    fig, axes = plt.subplots(1, len(samples), figsize=(WIDTH, 2.9), sharex=True, sharey=True, squeeze=False)
+    for i, (ax, (title, q)) in enumerate(zip(axes[0], samples.items(), strict=True)):
+        _positions(ax, q, _MODEL_COLOR if i else _TRUTH_COLOR, limit)
+        ax.set(title=title, xlabel="$q_1(T)$")
+    axes[0, 0].set_ylabel("$q_2(T)$")
     return fig
 
 
@@ -197,11 +173,17 @@ def error_against_noise(
     return fig
 
 
-def thinned(points: Float[np.ndarray, "n d"], at_most: int = MAX_POINTS) -> Float[np.ndarray, "m d"]:
-    """All points, or evenly spaced ones of them."""
-    if len(points) <= at_most:
-        return points
-    return points[np.linspace(0, len(points) - 1, at_most).astype(int)]
+def _positions(ax: Axes, q: Float[np.ndarray, "_ 2"], color: str, limit: float) -> None:
+    ax.scatter(*thinned(q).T, s=3, color=color, rasterized=True)
+    _mark_wells(ax.axvline)
+    _mark_wells(ax.axhline)
+    outside = np.count_nonzero(np.abs(q).max(axis=1) > limit)
+    if outside:
+        note = f"{outside} of {len(q)} outside"
+        box = {"facecolor": "white", "alpha": 0.85, "lw": 0, "pad": 1}
+        ax.text(0.97, 0.03, note, transform=ax.transAxes, ha="right", va="bottom", fontsize=6.5, bbox=box)
+    ax.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", xticks=(-2, 0, 2), yticks=(-2, 0, 2))
+    ax.grid(visible=False)
 
 
 def _mark_wells(draw_line: Callable[..., Any]) -> None:

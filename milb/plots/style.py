@@ -49,6 +49,9 @@ STRATEGY_STYLES: dict[str, LineStyle] = {
         ("core-set", "Core-Set", "#D55E00", ">", "solid"),
     ]
 }
+# Modes and phases: other colours than the strategies', told apart by all kinds of colour vision (Tol's "muted").
+CATEGORY_COLORS = ("#332288", "#DDAA33", "#44AA99", "#CC6677")
+CATEGORY_MARKERS = ("o", "^", "s", "D")
 _SPARE_COLORS = ("#7F7F7F", "#B8860B", "#5F9EA0", "#8B4C6A", "#6B8E23")
 _SPARE_MARKERS = ("h", "8", "*", "d", "H")
 

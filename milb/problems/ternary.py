@@ -162,6 +162,18 @@ class Ternary(MixtureProblem):
         return x, self._labels(jax.random.split(keys[2], n), x)
 
 
+def composition_grid(n: int) -> Float[np.ndarray, "g 3"]:
+    """All compositions (x_A, x_B, x_C) that are whole multiples of 1/n: (n + 1)(n + 2) / 2 rows, edges included.
+
+    ValueError unless n is at least 1.
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}")
+    a, b = (index.ravel() for index in np.mgrid[: n + 1, : n + 1])
+    inside = a + b <= n
+    return np.stack([a, b, n - a - b], axis=1)[inside].astype(np.float32) / n
+
+
 def _inputs(keys: Key[Array, "3"], n: int) -> Float[Array, "n 8"]:
     composition = jax.random.dirichlet(keys[0], jnp.ones(3), (n,))
     process = jax.random.uniform(keys[1], (n, N_PROCESS), minval=-1, maxval=1)

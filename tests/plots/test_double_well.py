@@ -6,8 +6,8 @@ from matplotlib.colors import to_rgb
 from numpy.testing import assert_allclose
 
 from milb import plots
+from milb.plots import STRATEGY_STYLES, strategy_style
 from milb.plots import double_well as figures
-from milb.plots import strategy_style
 
 RANDOM = np.random.default_rng(0)
 NAMES = ("random", "mi-lb")
@@ -48,28 +48,14 @@ def test_trajectories():
     assert fig.axes[0].get_ylabel() == "position"
 
 
-def test_saturation():
-    distance = np.linspace(0, 12, 30)
-    log_gap = -(distance**2) / 4
-    rounding = RANDOM.normal(scale=1e-6, size=30)
-    fig = figures.saturation(distance, 0.5 - np.exp(log_gap), 0.6 - np.exp(log_gap), 0.5, rounding, log_gap)
-    value, close_up, ranking = fig.axes
-    assert_allclose(value.lines[0].get_ydata(), 0.5)
-    assert_allclose(value.lines[2].get_ydata(), 0.5 - np.exp(log_gap))
-    assert_allclose(close_up.lines[1].get_ydata(), 1e6 * rounding)
-    low, high = close_up.get_ylim()
-    assert low < 1e6 * rounding[20:].min() and 1e6 * rounding[20:].max() < high
-    assert_allclose(ranking.lines[0].get_ydata(), -log_gap)
-    assert all(ax.get_xlabel() and ax.get_ylabel() for ax in fig.axes)
-
-
 def test_where_labelled():
     pool = RANDOM.uniform([0.3, 0], [2, 3], (3_000, 2))
     picked = {name: RANDOM.uniform([0.3, 0], [2, 3], (n, 2)) for name, n in zip(NAMES, (40, 60), strict=True)}
     fig = figures.where_labelled(pool, picked, {"random": "41 %", "mi-lb": "28 %"})
     assert titles(fig)[:2] == ["Random\n41 %", "MI-LB\n28 %"]
     for above, (name, points) in zip(fig.axes, picked.items(), strict=False):
-        (colored,) = above.collections
+        grey, colored = above.collections
+        assert len(grey.get_offsets()) == 2_000
         assert_allclose(colored.get_offsets(), points)
         assert colored.get_rasterized()
         assert tuple(colored.get_facecolor()[0][:3]) == to_rgb(strategy_style(name)["color"])
@@ -88,6 +74,20 @@ def test_final_positions():
     assert_allclose(shown, [q for by_source in samples.values() for q in by_source.values()])
     assert [text.get_text() for ax in fig.axes for text in ax.texts] == ["3 of 20 outside"]
     assert fig.axes[-1].get_xlabel() == "$q_1(T)$"
+
+
+def test_where_ten_strategies_labelled_is_in_two_rows():
+    pool = RANDOM.uniform([0.3, 0], [2, 3], (50, 2))
+    fig = figures.where_labelled(pool, dict.fromkeys(STRATEGY_STYLES, pool), dict.fromkeys(STRATEGY_STYLES, ""))
+    assert [title for title in titles(fig) if title] == [style["label"] for style in STRATEGY_STYLES.values()]
+    assert [ax.get_ylabel() for ax in fig.axes[::5]] == [r"coupling $\kappa$", "density"] * 2
+
+
+def test_head_samples():
+    fig = figures.head_samples({"simulator": np.zeros((4, 2)), "K = 1": np.full((3, 2), 5.0)})
+    assert titles(fig) == ["simulator", "K = 1"]
+    assert [text.get_text() for text in fig.axes[1].texts] == ["3 of 3 outside"]
+    assert (fig.axes[0].get_xlabel(), fig.axes[0].get_ylabel()) == ("$q_1(T)$", "$q_2(T)$")
 
 
 def test_error_against_noise():
@@ -115,11 +115,3 @@ def test_no_scatter_has_more_than_5000_points():
         scatters = [scatter for ax in fig.axes for scatter in ax.collections]
         assert scatters and all(scatter.get_rasterized() for scatter in scatters)
         assert all(len(scatter.get_offsets()) <= 5_000 for scatter in scatters)
-
-
-def test_thinned_keeps_the_ends_and_the_order():
-    points = np.arange(20_000.0).reshape(-1, 2)
-    kept = figures.thinned(points, 7)
-    assert_allclose(kept[[0, -1]], points[[0, -1]])
-    assert len(kept) == 7 and (np.diff(kept[:, 0]) > 0).all()
-    assert figures.thinned(points, 10_000) is points

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from milb.problems import PROBLEMS
-from milb.problems.ternary import Ternary
+from milb.problems.ternary import Ternary, composition_grid
 
 SEEDS = {"multimodal": [0, 1, 2, 3, 4, 42], "ternary": [0, 1, 2, 3, 4]}
 ORACLES = {
@@ -82,15 +82,17 @@ def test_ternary_system_equals_reference(reference):
         np.testing.assert_allclose(getattr(PROBLEMS["ternary"].system, ours), expected, atol=1e-4)
 
 
-def simplex_grid():
-    """The paper's 20,301 points: all compositions in steps of 1/200."""
-    i, j = np.meshgrid(np.arange(201), np.arange(201), indexing="ij")
-    a, b = i[i + j <= 200] / 200, j[i + j <= 200] / 200
-    return np.stack([a, b, 1 - a - b], axis=1).astype(np.float32)
+def test_composition_grid():
+    np.testing.assert_allclose(composition_grid(1), [[0, 0, 1], [0, 1, 0], [1, 0, 0]])
+    grid = composition_grid(200)
+    assert grid.shape == (20_301, 3) and grid.min() == 0
+    np.testing.assert_allclose(grid.sum(axis=1), 1, rtol=1e-6)
+    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+        composition_grid(0)
 
 
 def masses(problem):
-    weights = np.exp(problem.phase_log_weights(jnp.asarray(simplex_grid())))
+    weights = np.exp(problem.phase_log_weights(jnp.asarray(composition_grid(200))))
     return weights.mean(0, dtype=np.float64), [(weights.max(1) < share).mean() for share in (0.5, 0.7, 0.8)]
 
 

@@ -1,0 +1,116 @@
+"""Strategies side by side: how their errors fall, and how many of their labels went into a region of interest."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from milb.plots.curves import LINEAR_BELOW
+from milb.plots.layout import label_edge, legend, panels, strategy_title
+from milb.plots.style import figure, strategy_style
+
+_OTHERS = {"color": "#bbbbbb", "lw": 0.8}
+_ORACLE = {"color": "#555555", "lw": 0.9, "ls": (0, (4, 3))}
+
+
+@figure
+def each_against_others(
+    table: pd.DataFrame, oracle: float | None = None, column: str = "nll_mean", label: str = "test NLL, mean (nats)"
+) -> Figure:
+    """A column of a table of runs (see `milb.plots.curves`) against the number of labels, a panel a strategy.
+
+    A panel shows its strategy, mean over runs (thick) and each of several runs (thin), before the means of `random`
+    (dotted) and of all others (grey). The second line of its title is where the mean ends.
+
+    Args:
+        table: of runs, with the columns strategy, seed and n.
+        oracle: what no model beats but by luck, a dashed line.
+        column, label: what is drawn, and its name on the axis.
+    """
+    runs = {
+        str(name): rows.pivot(index="n", columns="seed", values=column)
+        for name, rows in table.groupby("strategy", sort=False)
+    }
+    means = {name: run.mean(axis=1, skipna=False) for name, run in runs.items()}
+    fig, axes = panels(len(runs))
+    for ax, (name, run) in zip(axes, runs.items(), strict=True):
+        for mean in means.values():
+            ax.plot(mean.index, mean, **_OTHERS, zorder=1)
+        if "random" in means:
+            ax.plot(means["random"].index, means["random"], **_random_line(), zorder=2)
+        style = strategy_style(name)
+        if run.shape[1] > 1:
+            ax.plot(run.index, run, color=style["color"], lw=0.6, zorder=2)
+        ax.plot(run.index, means[name], color=style["color"], marker=style["marker"], ms=3.5, zorder=3)
+        if oracle is not None:
+            ax.axhline(oracle, **_ORACLE, zorder=1)
+        strategy_title(ax, name, f"ends at {_short(means[name].iloc[-1])}")
+    _log_axis(axes[0], table[column])
+    label_edge(fig, "labels n", label)
+    marks = {
+        "in the title": Line2D([], [], color=strategy_style("mi-lb")["color"], marker="D", ms=3.5),
+        "random": Line2D([], [], **_random_line()),
+        "all others": Line2D([], [], **_OTHERS),
+    }
+    if oracle is not None:
+        marks["oracle"] = Line2D([], [], **_ORACLE)
+    legend(fig, marks)
+    return fig
+
+
+@figure
+def share_of_picks(shares: Mapping[str, float], n_picks: int, pool_share: float, region: str) -> Figure:
+    """Share of each strategy's picks that lie in a region, beside the pool's share (line).
+
+    The grey band is `chance_band`.
+
+    Args:
+        shares: of the picks, 0 to 1, by strategy.
+        n_picks: how many picks each strategy made.
+        pool_share: of all points, 0 to 1.
+        region: what they lie in, for the axis.
+    """
+    fig, ax = plt.subplots(figsize=(6.2, 0.9 + 0.22 * len(shares)))
+    low, high = chance_band(pool_share, n_picks)
+    ax.axvspan(100 * low, 100 * high, color="#eeeeee", zorder=0, label="by chance")
+    ax.axvline(100 * pool_share, color="#555555", lw=0.9, label="pool")
+    for i, (name, share) in enumerate(shares.items()):
+        style = strategy_style(name)
+        ax.plot([100 * pool_share, 100 * share], [i, i], color=style["color"], lw=1.2)
+        ax.plot(100 * share, i, color=style["color"], marker=style["marker"], ms=6.5, ls="none")
+    ax.set_yticks(range(len(shares)), [strategy_style(name)["label"] for name in shares])
+    ax.set(xlabel=f"share of the picks {region} (%)", ylim=(len(shares) - 0.4, -0.6))
+    ax.grid(axis="y", visible=False)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.4)
+    return fig
+
+
+def _short(value: float) -> str:
+    return f"{value:,.2f}" if abs(value) < 10 else f"{value:,.1f}" if abs(value) < 1_000 else f"{value:,.0f}"
+
+
+def chance_band(pool_share: float, n_picks: int) -> tuple[float, float]:
+    """Where the share of so many picks at random lies 19 times out of 20: two standard deviations around the pool's."""
+    spread = 2 * np.sqrt(pool_share * (1 - pool_share) / n_picks)
+    return pool_share - spread, pool_share + spread
+
+
+def _random_line() -> dict[str, object]:
+    style = strategy_style("random")
+    return {"color": style["color"], "ls": style["linestyle"], "lw": 1.1}
+
+
+def _log_axis(ax: Axes, values: pd.Series) -> None:
+    """Logarithmic, of whole numbers; linear below LINEAR_BELOW where a value is not positive."""
+    if values.min() <= 0:
+        ax.set_yscale("symlog", linthresh=LINEAR_BELOW)
+        return
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
