@@ -8,6 +8,7 @@ import time
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 from milb import study
@@ -101,10 +102,15 @@ def test_lockstep_equals_one_by_one(benchmark, arms, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("undisturbed")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("store")
     assert study.run([small()], folder, progress=False)
-    return stored(small(), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(store):
+    return stored(small(), store)
 
 
 def assert_same(progress, other):
@@ -232,3 +238,30 @@ def test_command_refuses_in_one_line(arguments, message, tmp_path):
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert answer.returncode == 2 and message in answer.stderr.splitlines()[-1]
     assert not (tmp_path / "s").exists()
+
+
+def test_curves_have_a_row_for_every_model(store):
+    table = study.curves(store, statistics=True)
+    assert table.columns.tolist() == [*study.tables.CURVE_COLUMNS, *study.tables.STATISTICS]
+    assert len(table) == 3 * 2 * 3 and not table.duplicated(["strategy", "seed", "n"]).any()
+    assert set(table["options"]) == {"", "sbal_temperature=0.1"} and set(table["n"]) == {40, 45, 50}
+    progress = stored(small(), store)
+    one = table[(table["strategy"] == "random") & (table["seed"] == 1)].sort_values("n")
+    np.testing.assert_array_equal(one["test_nll"], np.stack(progress.metrics)[:, 1, 0, MEAN])
+
+
+def test_export_is_enough_to_draw_and_to_go_on(store, tmp_path):
+    quoted = {"benchmark": "ternary", "strategy": "random", "n": 550, "mean": 2.2, "std": 0.1, "min": 2.1, "max": 2.3}
+    written = study.export(store, tmp_path, pd.DataFrame([quoted]))
+    assert [path.name for path in written] == ["learning_curves.csv", "picks_ternary.npz", f"{small().name}.npz"]
+    table = pd.read_csv(written[0], keep_default_na=False)
+    assert table[table["source"] == "paper"]["seed"].tolist() == ["mean", "std", "min", "max"]
+    with np.load(written[1]) as arrays:
+        assert arrays["picks"].shape == (2, 3, 2, 5) and arrays["strategies"].tolist() == list(ARMS)
+        assert arrays["scores"].shape == (2, 0, 400)
+    assert study.run([small()], tmp_path / "study", progress=False)
+
+
+def test_picks_of_a_benchmark_that_is_not_there(store):
+    with pytest.raises(ValueError, match="has no group of 'double_well'"):
+        study.picks(store, "double_well")

@@ -2,5 +2,9 @@
 
 from milb.study.grid import OWN_STRATEGIES, PAPER_STRATEGIES, Arm, Group, grid
 from milb.study.runner import run, run_group
+from milb.study.tables import curves, export, picks, results
 
-__all__ = ["OWN_STRATEGIES", "PAPER_STRATEGIES", "Arm", "Group", "grid", "run", "run_group"]
+__all__ = [
+    "OWN_STRATEGIES", "PAPER_STRATEGIES", "Arm", "Group",
+    "curves", "export", "grid", "picks", "results", "run", "run_group",
+]  # fmt: skip

@@ -1,0 +1,114 @@
+"""What a study found, as tables: learning curves, picks, and the paper's own numbers beside them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from milb import store as files
+from milb.history import COLUMNS
+
+CURVE_COLUMNS = [
+    *("source", "benchmark", "strategy", "options", "seed", "scale", "n", "test_nll"),
+    *("seconds", "device", "jax", "milb", "date"),
+]
+STATISTICS = ("nll_median", "nll_q10", "nll_q90", "saturated_share", "score_seconds")
+
+
+def results(store: str | os.PathLike[str]) -> Iterator[tuple[dict, dict[str, np.ndarray]]]:
+    """Header and arrays of every group in a store that has a round to show; see `milb.study.runner.save`."""
+    for path in sorted(Path(store).glob("*.npz")):
+        stored = files.read(path)
+        if stored is not None and stored[0].get("kind") == "group":
+            yield stored
+
+
+def curves(store: str | os.PathLike[str], statistics: bool = False) -> pd.DataFrame:
+    """One row for every model trained, of all groups in a store.
+
+    Columns: source "milb"; benchmark; strategy; options, in which it differs from the protocol; seed; scale; n,
+    labels it was trained on; test_nll, mean over test points (nats, raw units); seconds, the run's share of its
+    group's wall time that round; device, jax and milb versions and date of the group's last call. With `statistics`
+    also median and 10/90 % quantiles of the test points' NLL, the saturated share and seconds of scoring.
+    """
+    rows = []
+    for header, arrays in results(store):
+        settings, made = header["settings"], header["made"][-1]
+        metrics = dict(zip(COLUMNS, np.moveaxis(arrays["metrics"], -1, 0), strict=True))
+        seconds = np.nansum([metrics["train_seconds"], metrics["score_seconds"]], axis=0)
+        about = (made["devices"], made["versions"]["jax"], made["versions"]["milb"], made["date"])
+        for a, arm in enumerate(settings["arms"]):
+            strategy, _, options = arm.partition(":")
+            for s, seed in enumerate(settings["seeds"]):
+                for r in range(len(seconds)):
+                    n, nll = int(metrics["n"][r, s, a]), metrics["nll_mean"][r, s, a]
+                    run = ("milb", settings["benchmark"], strategy, options, seed, settings["scale"])
+                    more = [metrics[name][r, s, a] for name in STATISTICS] if statistics else []
+                    rows.append((*run, n, nll, seconds[r, s, a], *about, *more))
+    table = pd.DataFrame(rows, columns=[*CURVE_COLUMNS, *(STATISTICS if statistics else ())])
+    return table.drop_duplicates(["benchmark", "strategy", "options", "seed", "scale", "n"], ignore_index=True)
+
+
+def picks(
+    store: str | os.PathLike[str], benchmark: str, scored: Sequence[str] = ("mi-lb", "variance")
+) -> dict[str, np.ndarray]:
+    """Dataset rows that every run of a benchmark labelled, and some strategies' scores on its first seed.
+
+    Returns:
+        strategies (A,) and seeds (S,); picks (S, A, rounds, k), -1 where a run has not come; scored, names of the
+        strategies whose scores (rounds, len(scored), subset), float16, of the dataset rows in subset, are there. From
+        the first group of the benchmark in the store; ValueError when there is none.
+    """
+    for header, arrays in results(store):
+        settings = header["settings"]
+        if settings["benchmark"] != benchmark:
+            continue
+        protocol = settings["protocol"]
+        first, k, total = protocol["n_initial"], protocol["n_query"], protocol["n_rounds"]
+        rows = arrays["rows"][..., first:].reshape(*arrays["rows"].shape[:2], total, k).copy()
+        rows[:, :, len(arrays["metrics"]) :] = -1
+        subset = np.arange(0, protocol["n_pool"], protocol["n_pool"] // arrays["scores"].shape[-1])
+        kept = [name for name in scored if name in settings["arms"]]
+        return {
+            "strategies": np.array(settings["arms"]),
+            "seeds": np.array(settings["seeds"]),
+            "picks": rows,
+            "subset": subset,
+            "scored": np.array(kept),
+            "scores": arrays["scores"][:, [settings["arms"].index(name) for name in kept]],
+        }
+    raise ValueError(f"{store} has no group of {benchmark!r}")
+
+
+def export(store: str | os.PathLike[str], folder: str | os.PathLike[str], paper: pd.DataFrame) -> list[Path]:
+    """Write learning_curves.csv, picks_<benchmark>.npz, and the groups themselves into study/, for figures and resume.
+
+    Args:
+        store: of `milb.study.run`.
+        folder: e.g. `milb.paths.figures_data()`.
+        paper: the paper's final NLLs, columns benchmark, strategy, n, mean, std, min, max; added as rows of source
+            "paper", whose seed says which of the four it is.
+    """
+    folder = Path(folder)
+    table = curves(store)
+    quoted = paper.melt(["benchmark", "strategy", "n"], ["mean", "std", "min", "max"], "seed", "test_nll")
+    quoted = quoted.assign(source="paper", scale="paper", options="", device="", jax="", milb="", date="")
+    path = folder / "learning_curves.csv"
+    pd.concat([table, quoted])[CURVE_COLUMNS].to_csv(path, index=False, float_format="%.6g")
+    written = [path]
+    for benchmark in table["benchmark"].unique():
+        path = folder / f"picks_{benchmark}.npz"
+        np.savez_compressed(path, **picks(store, benchmark))
+        written.append(path)
+    (folder / "study").mkdir(exist_ok=True)
+    for source in sorted(Path(store).glob("*.npz")):
+        target = folder / "study" / source.name
+        if source.resolve() != target.resolve():
+            shutil.copyfile(source, target)
+        written.append(target)
+    return written
