@@ -50,7 +50,7 @@ def each_against_others(
         if oracle is not None:
             ax.axhline(oracle, **_ORACLE, zorder=1)
         strategy_title(ax, name, f"ends at {_short(means[name].iloc[-1])}")
-    _log_axis(axes[0], table[column])
+    log_axis(axes[0], table[column])
     label_edge(fig, "labels n", label)
     marks = {
         "in the title": Line2D([], [], color=strategy_style("mi-lb")["color"], marker="D", ms=3.5),
@@ -105,12 +105,14 @@ def _random_line() -> dict[str, object]:
     return {"color": style["color"], "ls": style["linestyle"], "lw": 1.1}
 
 
-def _log_axis(ax: Axes, values: pd.Series) -> None:
-    """Logarithmic, of whole numbers; linear below LINEAR_BELOW where a value is not positive."""
+def log_axis(ax: Axes, values: pd.Series, axis: str = "y") -> None:
+    """Logarithmic, of whole numbers where they span a decade; linear below LINEAR_BELOW where some are not positive."""
+    scale, on_axis = (ax.set_yscale, ax.yaxis) if axis == "y" else (ax.set_xscale, ax.xaxis)
     if values.min() <= 0:
-        ax.set_yscale("symlog", linthresh=LINEAR_BELOW)
+        scale("symlog", linthresh=LINEAR_BELOW)
         return
-    ax.set_yscale("log")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    ax.yaxis.set_minor_formatter(NullFormatter())
+    scale("log")
+    subs = (1, 2, 5) if values.max() > 4 * values.min() else tuple(np.arange(1, 10, 0.5 if values.min() > 10 else 0.2))
+    on_axis.set_major_locator(LogLocator(subs=subs))
+    on_axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    on_axis.set_minor_formatter(NullFormatter())

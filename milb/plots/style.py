@@ -47,6 +47,8 @@ STRATEGY_STYLES: dict[str, LineStyle] = {
         ("mi-lb-maxdist", "MI-LB, MaxDist", "#8000E6", "p", _DASH_DOTTED),
         ("bait", "BAIT", "#009E73", "<", "solid"),
         ("core-set", "Core-Set", "#D55E00", ">", "solid"),
+        ("mi-pairwise", "MI, pairwise", "#882255", "h", "solid"),
+        ("mi-matched", "MI, matched", "#999933", "8", _DASH_DOTTED),
     ]
 }
 # Modes and phases: other colours than the strategies', told apart by all kinds of colour vision (Tol's "muted").

@@ -1,0 +1,97 @@
+"""A study's learning curves and final errors, benchmark by benchmark, beside the paper's numbers.
+
+A *table of a study* has the columns benchmark, strategy, seed, n and test_nll: `milb.study.curves`, or the rows of
+source "milb" of figures/data/learning_curves.csv.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from milb.plots.comparison import log_axis
+from milb.plots.style import figure, strategy_style
+
+_TITLES = {"multimodal": "multimodal", "double_well": "coupled double-well", "ternary": "ternary phases"}
+_ORACLE = {"color": "#555555", "lw": 0.9, "ls": (0, (4, 3))}
+_PAPER = {"color": "#777777", "lw": 3.5, "alpha": 0.45, "solid_capstyle": "butt"}
+
+
+@figure
+def learning_curves(table: pd.DataFrame, strategies: Sequence[str], oracles: Mapping[str, float]) -> Figure:
+    """Mean over seeds (line) and their range (band) of some strategies, a panel a benchmark.
+
+    Args:
+        table: of a study, see the module.
+        strategies: drawn in this order; one that a benchmark lacks is left out there.
+        oracles: mean NLL of the true density by benchmark, a dashed line.
+    """
+    benchmarks = list(dict.fromkeys(table["benchmark"]))
+    fig, axes = plt.subplots(1, len(benchmarks), figsize=(2.9 * len(benchmarks), 3.3), squeeze=False)
+    for ax, benchmark in zip(axes[0], benchmarks, strict=True):
+        for name in strategies:
+            rows = table[(table["benchmark"] == benchmark) & (table["strategy"] == name)]
+            if rows.empty:
+                continue
+            runs = rows.pivot(index="n", columns="seed", values="test_nll")
+            style = strategy_style(name)
+            ax.fill_between(runs.index, runs.min(axis=1), runs.max(axis=1), color=style["color"], alpha=0.15, lw=0)
+            ax.plot(runs.index, runs.mean(axis=1, skipna=False), **style, ms=3.5, markevery=2)
+        if benchmark in oracles:
+            ax.axhline(oracles[benchmark], **_ORACLE, label="oracle")
+        log_axis(ax, table.loc[table["benchmark"] == benchmark, "test_nll"])
+        ax.set(title=_TITLES.get(benchmark, benchmark), xlabel="labels n")
+    axes[0, 0].set_ylabel("test NLL, mean over points (nats)")
+    marks = {label: mark for ax in axes[0] for mark, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    fig.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=min(6, len(marks)))
+    return fig
+
+
+@figure
+def final_errors(table: pd.DataFrame, paper: pd.DataFrame, oracles: Mapping[str, float]) -> Figure:
+    """Every strategy's error at the last number of labels: each seed, mean and range; the paper's range in grey.
+
+    Args:
+        table: of a study, see the module.
+        paper: columns benchmark, strategy, n, mean, min, max.
+        oracles: as `learning_curves`.
+    """
+    benchmarks = list(dict.fromkeys(table["benchmark"]))
+    names = list(dict.fromkeys(table["strategy"]))
+    size = (2.7 * len(benchmarks) + 1.2, 1.3 + 0.24 * len(names))
+    fig, axes = plt.subplots(1, len(benchmarks), figsize=size, sharey=True, squeeze=False)
+    for ax, benchmark in zip(axes[0], benchmarks, strict=True):
+        ours = table[table["benchmark"] == benchmark]
+        last, quoted = ours["n"].max(), paper[paper["benchmark"] == benchmark].set_index("strategy")
+        for i, name in enumerate(names):
+            _draw_final(ax, i, name, ours.loc[(ours["strategy"] == name) & (ours["n"] == last), "test_nll"])
+            if name in quoted.index:
+                ax.plot(quoted.loc[name, ["min", "max"]].astype(float), [i + 0.28] * 2, **_PAPER)
+        if benchmark in oracles:
+            ax.axvline(oracles[benchmark], **_ORACLE)
+        log_axis(ax, pd.concat([ours.loc[ours["n"] == last, "test_nll"], quoted["mean"]]), axis="x")
+        their_n = f", paper n = {quoted['n'].iloc[0]}" if len(quoted) else ""
+        ax.set(title=f"{_TITLES.get(benchmark, benchmark)}\nours n = {last}{their_n}", xlabel="test NLL (nats)")
+        ax.tick_params(axis="x", labelrotation=30)
+    axes[0, 0].set_yticks(range(len(names)), [strategy_style(name)["label"] for name in names])
+    axes[0, 0].set_ylim(len(names) - 0.4, -0.6)
+    marks = {
+        "mean and range of our seeds": Line2D([], [], color="#333333", marker="o", lw=1.2),
+        "range of the paper's": Line2D([], [], **_PAPER),
+        "oracle": Line2D([], [], **_ORACLE),
+    }
+    fig.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=3)
+    return fig
+
+
+def _draw_final(ax: Axes, row: int, name: str, values: pd.Series) -> None:
+    if values.empty:
+        return
+    style = strategy_style(name)
+    ax.plot([values.min(), values.max()], [row, row], color=style["color"], lw=1.4)
+    ax.plot(values, np.full(len(values), row), color=style["color"], marker="|", ms=5, ls="none")
+    ax.plot(values.mean(), row, color=style["color"], marker=style["marker"], ms=6, ls="none")
