@@ -2,11 +2,14 @@
 #
 #   PYTHON=python3.12 make test               choose the interpreter of a new .venv
 #   EXTRAS=notebooks,test,cuda make env       add the CUDA build of JAX
+#   JOBS=4 make test                          so many processes, 2 unless told
 #   make refresh NB=notebooks/01_*.ipynb      only these notebooks (also for `make notebooks`)
 
 PYTHON ?=
 EXTRAS ?= notebooks,test
 NB ?=
+JOBS ?= 2
+EXHAUSTIVE ?=
 
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -26,11 +29,11 @@ check: env  ## ruff and the fast tests (under a minute)
 	$(RUN) -m ruff format --check
 	$(RUN) -m pytest -q -m "not slow"
 
-test: env  ## all tests, then smoke copies of all notebooks
-	$(RUN) -m pytest
+test: env  ## the tests, then smoke copies of all notebooks (EXHAUSTIVE=1: also what repeats others)
+	$(RUN) -m pytest -n $(JOBS) --dist loadfile $(if $(EXHAUSTIVE),--exhaustive)
 	rm -rf $(SMOKE)
 	$(RUN) -m milb.notebooks prepare smoke
-	$(RUN) -m pytest --nbval-lax $(SMOKE)
+	XLA_FLAGS=--xla_backend_optimization_level=0 $(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval-lax $(SMOKE)
 
 nbval: env  ## the committed notebooks, executed at demo scale
 	$(RUN) -m pytest --nbval-lax notebooks

@@ -46,6 +46,17 @@ def _load(name: str) -> dict[str, np.ndarray]:
     return arrays
 
 
+def pytest_addoption(parser):
+    parser.addoption("--exhaustive", action="store_true", help="also tests that repeat others with other settings")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--exhaustive"):
+        repeated = [item for item in items if item.get_closest_marker("exhaustive")]
+        config.hook.pytest_deselected(items=repeated)
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+
+
 @pytest.fixture(scope="session")
 def reference():
     """`reference("acquisition")` and `reference("instances")`: the arrays of tests/data, by name, read-only."""

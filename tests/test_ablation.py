@@ -10,7 +10,9 @@ from milb.training import minibatch_with_replacement
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "ternary" else pytest.mark.exhaustive) for name in PROBLEMS]
+)
 def test_one_gaussian_is_worse_than_a_mixture(name):
     table = mixture_head(PROBLEMS[name], "smoke")
     assert table["n_components"].tolist() == [1, PROBLEMS[name].protocol("paper").n_components]

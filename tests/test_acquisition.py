@@ -28,7 +28,14 @@ def ensemble(data):
     return fit(jax.random.key(0), data.x[:20], data.y[:20], PROTOCOL)
 
 
-every_acquisition = pytest.mark.parametrize("acquisition", ACQUISITIONS.values(), ids=ACQUISITIONS)
+COSTLY = {"mi-certificate", "mi-monte-carlo", "paide", "mi-matched"}  # to compile
+every_acquisition = pytest.mark.parametrize(
+    "acquisition",
+    [
+        pytest.param(function, id=name, marks=pytest.mark.exhaustive if name in COSTLY else ())
+        for name, function in ACQUISITIONS.items()
+    ],
+)
 
 
 @every_acquisition
@@ -38,7 +45,7 @@ def test_one_finite_score_a_point(acquisition, ensemble, data):
 
 
 @every_acquisition
-@pytest.mark.parametrize("block_size", [1, 7, 64])
+@pytest.mark.parametrize("block_size", [pytest.param(1, marks=pytest.mark.exhaustive), 7, 64])
 def test_scores_do_not_depend_on_blocks(acquisition, ensemble, data, block_size):
     whole = score_pool(acquisition, KEY, ensemble, data.x)
     np.testing.assert_allclose(

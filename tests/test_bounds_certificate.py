@@ -11,7 +11,9 @@ from milb import Mixture, bounds
 SIZES = [(3, 2, 1), (2, 3, 2), (4, 1, 5), (4, 3, 16), (2, 2, 20)]  # E, K, D: few, since each compiles
 N_POINTS = 24
 BOUNDS = {"certificate": bounds.mi_certificate, "upper": bounds.mi_upper_bound}
-every_size = pytest.mark.parametrize("size", SIZES, ids=str)
+every_size = pytest.mark.parametrize(
+    "size", [SIZES[0], *(pytest.param(size, marks=pytest.mark.exhaustive) for size in SIZES[1:])], ids=str
+)
 every_bound = pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS)
 
 
@@ -131,6 +133,7 @@ def test_moving_reordering_and_scaling(bound):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @every_bound
 @pytest.mark.parametrize("extreme", [False, True])
 def test_gradients(bound, extreme):

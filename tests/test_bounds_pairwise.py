@@ -29,8 +29,11 @@ SCORES = {
     "matched-gap": bounds.log_matched_gap,
     "pairwise": bounds.mi_pairwise,
 }
-every_size = pytest.mark.parametrize("size", SIZES, ids=str)
-two_sizes = pytest.mark.parametrize("size", SIZES[2:4], ids=str)
+first, *others = SIZES
+every_size = pytest.mark.parametrize(
+    "size", [first, *(pytest.param(size, marks=pytest.mark.exhaustive) for size in others)], ids=str
+)
+two_sizes = pytest.mark.parametrize("size", [SIZES[2], pytest.param(SIZES[3], marks=pytest.mark.exhaustive)], ids=str)
 every_score = pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
 
 

@@ -12,6 +12,7 @@ from milb import acquisition, learner, strategy
 from milb.learner import run
 from milb.problems import PROBLEMS
 from milb.strategy import STRATEGIES
+from milb.study import PAPER_STRATEGIES
 from milb.training import negative_log_likelihood
 
 pytestmark = pytest.mark.slow
@@ -22,10 +23,10 @@ PROTOCOL = PROBLEM.protocol("smoke")
 
 @pytest.fixture(scope="module")
 def runs():
-    return {name: run(PROBLEM, name, 0, PROTOCOL, progress=False) for name in STRATEGIES}
+    return {name: run(PROBLEM, name, 0, PROTOCOL, progress=False) for name in PAPER_STRATEGIES}
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", PAPER_STRATEGIES)
 def test_history_and_picks(runs, name):
     result = runs[name]
     assert (result.problem, result.strategy, result.seed, result.training_seed) == ("double_well", name, 0, 0)

@@ -19,7 +19,24 @@ PROTOCOL = PROBLEM.protocol("smoke").replace(n_components=2, width=8, steps_per_
 KEY = jax.random.key(5)
 LABELLED = [3, 11, 29, 30, 31]
 
-every_strategy = pytest.mark.parametrize("name", STRATEGIES)
+# The others are made of the same parts.
+REPRESENTATIVE = {
+    "random",
+    "mi-lb",
+    "mi-lb-released",
+    "mi-lb-sbal",
+    "mi-lb-maxdist",
+    "bait",
+    "core-set",
+    "mi-pairwise-lcmd",
+}
+
+
+def marked(name):
+    return pytest.param(name, marks=() if name in REPRESENTATIVE else pytest.mark.exhaustive)
+
+
+every_strategy = pytest.mark.parametrize("name", [marked(name) for name in STRATEGIES])
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +58,7 @@ def pool_of(x, labelled=LABELLED, buffer=20, never=()):
 
 
 @every_strategy
-@pytest.mark.parametrize("k", [1, 10, 45])
+@pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.exhaustive), 10, 45])
 def test_k_distinct_rows_that_are_not_labelled(name, k, ensemble, data):
     picks = np.asarray(STRATEGIES[name](KEY, ensemble, pool_of(data.x), k))
     assert picks.shape == (k,) and len(set(picks.tolist())) == k

@@ -15,6 +15,7 @@ from milb import study
 from milb.history import COLUMNS
 from milb.learner import run
 from milb.problems import PROBLEMS
+from milb.strategy import STRATEGIES
 from milb.study import lockstep, runner
 from milb.study.grid import Arm, grid
 
@@ -87,7 +88,11 @@ def test_a_group_is_known_by_its_settings_but_not_by_its_block_size():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("benchmark", "arms"),
-    [("double_well", ["mi-lb", "bait"]), ("multimodal", ["mi-lb-maxdist"]), ("ternary", ["mi-lb-sbal", "core-set"])],
+    [
+        pytest.param("double_well", ["mi-lb-maxdist", "bait"], marks=pytest.mark.exhaustive),
+        pytest.param("multimodal", ["mi-lb", "variance"], marks=pytest.mark.exhaustive),
+        ("ternary", ["mi-lb-sbal", "bait"]),
+    ],
 )
 def test_lockstep_equals_one_by_one(benchmark, arms, tmp_path):
     group = small(benchmark, arms, max_steps=20)
@@ -265,3 +270,16 @@ def test_export_is_enough_to_draw_and_to_go_on(store, tmp_path):
 def test_picks_of_a_benchmark_that_is_not_there(store):
     with pytest.raises(ValueError, match="has no group of 'double_well'"):
         study.picks(store, "double_well")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_every_strategy_on_every_problem(benchmark, tmp_path):
+    group = small(benchmark, tuple(STRATEGIES), (0,))
+    assert study.run([group], tmp_path, progress=False)
+    progress = stored(group, tmp_path)
+    rows, metrics = progress.rows[0], np.stack(progress.metrics)[:, 0]
+    assert all(len(set(run.tolist())) == 50 for run in rows) and (rows[:, :40] == np.arange(40)).all()
+    assert np.isfinite(metrics[..., MEAN]).all() and (metrics[0, :, MEAN] == metrics[0, 0, MEAN]).all()
+    assert len({tuple(run) for run in rows.tolist()}) > len(STRATEGIES) // 2

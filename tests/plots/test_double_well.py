@@ -76,11 +76,11 @@ def test_final_positions():
     assert fig.axes[-1].get_xlabel() == "$q_1(T)$"
 
 
-def test_where_ten_strategies_labelled_is_in_two_rows():
+def test_where_many_strategies_labelled_is_in_rows_of_five():
     pool = RANDOM.uniform([0.3, 0], [2, 3], (50, 2))
     fig = figures.where_labelled(pool, dict.fromkeys(STRATEGY_STYLES, pool), dict.fromkeys(STRATEGY_STYLES, ""))
     assert [title for title in titles(fig) if title] == [style["label"] for style in STRATEGY_STYLES.values()]
-    assert [ax.get_ylabel() for ax in fig.axes[::5]] == [r"coupling $\kappa$", "density"] * 2
+    assert [ax.get_ylabel() for ax in fig.axes[::5]] == [r"coupling $\kappa$", "density"] * 3
 
 
 def test_head_samples():

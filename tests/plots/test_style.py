@@ -15,7 +15,7 @@ from milb.plots.style import STYLE_SHEET
 
 STRATEGIES = [
     "random", "variance", "variance-sbal", "mi-lb", "mi-lb-released", "mi-lb-ties", "mi-lb-sbal", "mi-lb-maxdist",
-    "bait", "core-set",
+    "bait", "core-set", "mi-pairwise", "mi-matched",
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ PROBLEM = PROBLEMS["double_well"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_instance_equals_reference(reference, seed):
     instances = reference("instances")
     data = PROBLEM.dataset(seed)
