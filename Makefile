@@ -44,8 +44,8 @@ notebooks: env  ## run all notebooks at demo scale into runs/notebooks/
 refresh: env  ## execute the committed notebooks in place
 	$(RUN) -m milb.notebooks refresh $(NB)
 
-study: env  ## all runs behind the figures
-	@echo "make study comes later"
+study: env  ## the paper's study: 10 strategies, 3 benchmarks, 5 seeds, in runs/study/; goes on where it was stopped
+	$(RUN) -m milb study --store runs/study
 
 figures: env  ## draw figures/ from figures/data/
 	$(RUN) -m milb.plots

@@ -10,7 +10,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from milb import paths
-from milb.plots import curves, save
+from milb.plots import curves, save, study
 
 DOUBLE_WELL_SEED_0 = "05_double_well_paper_seed0"
 RELEASED = "released_curves"
@@ -24,7 +24,23 @@ def double_well_seed_0(data: Path) -> Figure:
     return curves.against_released(recorded.table, released, recorded.notes)
 
 
-FIGURES: dict[str, Callable[[Path], Figure]] = {DOUBLE_WELL_SEED_0: double_well_seed_0}
+def learning_curves(data: Path) -> Figure:
+    """The study's curves of the top-k strategies on the three benchmarks."""
+    table = study.read_curves(data)
+    return study.learning_curves(table, study.TOP_K, study.ORACLES)
+
+
+def final_errors(data: Path) -> Figure:
+    """All of the study's strategies at their last number of labels, beside the paper's tables."""
+    paper = curves.read_recorded(data / "paper_tables.csv").table
+    return study.final_errors(study.read_curves(data), paper, study.ORACLES)
+
+
+FIGURES: dict[str, Callable[[Path], Figure]] = {
+    DOUBLE_WELL_SEED_0: double_well_seed_0,
+    "07_learning_curves": learning_curves,
+    "07_final_errors": final_errors,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
