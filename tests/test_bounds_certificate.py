@@ -71,6 +71,7 @@ def test_moments_in_float64_and_float32():
         np.testing.assert_allclose(bounds.entropy_upper_bound_moments(mixture), expected, rtol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_parts_in_float64():
     """The certificate is what its formula says, put together from the entropy bounds."""
     with jax.enable_x64(True):

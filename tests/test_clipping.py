@@ -42,6 +42,7 @@ def test_released_clip_equals_optax_on_stacked_arrays():
         np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_member_clip_is_blind_to_other_members():
     gradients, parameters = tree_like_parameters(1, scale=3.0), tree_like_parameters(2, scale=0.1)
     clipped = CLIPS["member"](gradients, parameters, 0.1, 4, "devices")

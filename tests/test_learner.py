@@ -19,14 +19,15 @@ pytestmark = pytest.mark.slow
 
 PROBLEM = PROBLEMS["double_well"]
 PROTOCOL = PROBLEM.protocol("smoke")
+NAMES = (*PAPER_STRATEGIES, "mi-lb")  # tests/test_study.py has them all, on all problems
 
 
 @pytest.fixture(scope="module")
 def runs():
-    return {name: run(PROBLEM, name, 0, PROTOCOL, progress=False) for name in PAPER_STRATEGIES}
+    return {name: run(PROBLEM, name, 0, PROTOCOL, progress=False) for name in NAMES}
 
 
-@pytest.mark.parametrize("name", PAPER_STRATEGIES)
+@pytest.mark.parametrize("name", NAMES)
 def test_history_and_picks(runs, name):
     result = runs[name]
     assert (result.problem, result.strategy, result.seed, result.training_seed) == ("double_well", name, 0, 0)
@@ -235,6 +236,7 @@ def test_constant_columns_are_named():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_members_that_two_devices_cannot_share():
     n_members = 3
     code = f"""

@@ -115,7 +115,7 @@ def test_unknown_parameter_is_refused(path, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", ["notebooks", "empty"])
+@pytest.mark.parametrize("folder", [pytest.param("notebooks", marks=pytest.mark.exhaustive), "empty"])
 def test_runs_from_any_folder(folder, tmp_path):
     """From the root, `make test` runs all of them."""
     (tmp_path / "empty").mkdir()

@@ -213,6 +213,7 @@ def test_divergence_is_named_and_recorded(monkeypatch, tmp_path):
     assert np.isnan(progress.metrics[0][1, 0, MEAN]) and np.isfinite(progress.metrics[0][0, 0, MEAN])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_survives_sigkill(undisturbed, tmp_path):
     group = small()

@@ -19,6 +19,9 @@ def home(monkeypatch, tmp_path):
     shutil.copy(DATA / "released_curves.csv", data)
     rows = "mi-lb,0,100,900.0,0.9\nmi-lb,0,150,300.0,0.7\n"
     (data / f"{NAME}.csv").write_text("# made up\nstrategy,seed,n,nll_mean,saturated_share\n" + rows)
+    rows = "milb,ternary,mi-lb,,0,100,3.0\nmilb,ternary,mi-lb,,0,115,2.5\npaper,ternary,mi-lb,,mean,550,2.0\n"
+    (data / "learning_curves.csv").write_text("source,benchmark,strategy,options,seed,n,test_nll\n" + rows)
+    (data / "paper_tables.csv").write_text("benchmark,strategy,n,mean,std,min,max\nternary,mi-lb,550,2.0,0.1,1.9,2.1\n")
     return tmp_path
 
 
@@ -28,7 +31,7 @@ def drawn(home):
 
 def test_draws_every_figure_with_the_same_bytes_each_time(home, capsys, monkeypatch):
     main([])
-    assert capsys.readouterr().out == f"{NAME}: drawn\n"
+    assert capsys.readouterr().out == "".join(f"{name}: drawn\n" for name in FIGURES)
     first = drawn(home)
     assert sorted(first) == sorted(f"{name}.{kind}" for name in FIGURES for kind in ("pdf", "png"))
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
@@ -36,12 +39,22 @@ def test_draws_every_figure_with_the_same_bytes_each_time(home, capsys, monkeypa
     assert drawn(home) == first
 
 
-@pytest.mark.parametrize("missing", [NAME, "released_curves"])
-def test_skips_what_has_no_data(home, capsys, missing):
+@pytest.mark.parametrize(
+    ("missing", "skipped"),
+    [
+        (NAME, [NAME]),
+        ("released_curves", [NAME]),
+        ("learning_curves", ["07_learning_curves", "07_final_errors"]),
+        ("paper_tables", ["07_final_errors"]),
+    ],
+)
+def test_skips_what_has_no_data(home, capsys, missing, skipped):
     (home / "figures" / "data" / f"{missing}.csv").unlink()
     main([])
-    assert capsys.readouterr().out == f"{NAME}: skipped, {Path('figures', 'data', missing)}.csv is not there\n"
-    assert not drawn(home)
+    why = f"skipped, {Path('figures', 'data', missing)}.csv is not there"
+    said = capsys.readouterr().out.splitlines()
+    assert said == [f"{name}: {why if name in skipped else 'drawn'}" for name in FIGURES]
+    assert not any(file.startswith(tuple(skipped)) for file in drawn(home))
 
 
 def test_data_that_make_no_sense_are_an_error(home):

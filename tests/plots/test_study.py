@@ -1,0 +1,46 @@
+"""Figures of a study."""
+
+import pandas as pd
+import pytest
+
+from milb.plots import study
+
+
+@pytest.fixture
+def table():
+    rows = [
+        (benchmark, name, seed, n, 30 / n * (seed + 1) * (1 + (name == "random")))
+        for benchmark in ("double_well", "ternary")
+        for name in ("random", "mi-lb")
+        for seed in (0, 1)
+        for n in (100, 150, 200)
+    ]
+    return pd.DataFrame(rows, columns=["benchmark", "strategy", "seed", "n", "test_nll"])
+
+
+def test_curves_have_a_panel_a_benchmark_and_leave_out_what_is_not_there(table):
+    fig = study.learning_curves(table, ["random", "mi-lb", "bait"], {"ternary": 0.1})
+    assert [ax.get_title("left") for ax in fig.axes] == ["coupled double-well", "ternary phases"]
+    assert [len(ax.lines) for ax in fig.axes] == [2, 3]
+    assert [text.get_text() for text in fig.legends[0].texts] == ["Random", "MI-LB", "oracle"]
+    assert list(fig.axes[0].lines[1].get_ydata()) == pytest.approx([0.45, 0.3, 0.225])
+
+
+def test_final_errors_are_those_of_the_last_labels(table):
+    paper = pd.DataFrame(
+        [("ternary", "random", 550, 0.2, 0.1, 0.3)], columns=["benchmark", "strategy", "n", "mean", "min", "max"]
+    )
+    fig = study.final_errors(table, paper, {})
+    assert fig.axes[0].get_title("left") == "coupled double-well\nours n = 200"
+    assert fig.axes[1].get_title("left") == "ternary phases\nours n = 200, paper n = 550"
+    spans = [tuple(line.get_xdata()) for line in fig.axes[1].lines if len(line.get_xdata()) == 2]
+    assert (0.1, 0.3) in spans
+    assert [label.get_text() for label in fig.axes[0].get_yticklabels()] == ["Random", "MI-LB"]
+
+
+def test_recorded_curves_are_ours_in_the_papers_order(tmp_path):
+    rows = ["milb,ternary,mi-lb,,0,115,2", "milb,ternary,mi-lb,clip=member,0,115,2", "paper,ternary,mi-lb,,mean,550,2"]
+    rows += ["milb,multimodal,mi-lb,,0,100,3"]
+    text = "\n".join(["source,benchmark,strategy,options,seed,n,test_nll", *rows])
+    (tmp_path / "learning_curves.csv").write_text(text + "\n")
+    assert study.read_curves(tmp_path)["benchmark"].tolist() == ["multimodal", "ternary"]
