@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 
@@ -61,8 +62,10 @@ def _study(options: argparse.Namespace) -> int:
 def _seeds(text: str) -> list[int]:
     seeds = []
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        seeds += range(int(first), int(last or first) + 1)
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if match is None or int(match[1]) > int(match[2] or match[1]):
+            raise argparse.ArgumentTypeError(f"must be numbers and rising ranges, such as 0-4 or 0,2; got {text!r}")
+        seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
     return seeds
 
 

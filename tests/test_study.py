@@ -139,7 +139,7 @@ def test_scores_of_a_fixed_subset_are_kept(undisturbed):
 
 def test_goes_on_after_a_stop_and_reads_what_is_finished(undisturbed, tmp_path, monkeypatch):
     group, advance = small(), lockstep.Lockstep.advance
-    assert not study.run([group], tmp_path, time_limit=-1, progress=False)
+    assert not study.run([group], tmp_path, time_limit=0, progress=False)
     assert not list(tmp_path.glob("*.npz"))
 
     def stop_after_one(self, progress):
@@ -192,10 +192,16 @@ def test_a_group_that_another_process_holds_is_left_to_it(tmp_path):
         assert not study.run([group], tmp_path, progress=False)
 
 
+def test_a_store_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "store").touch()
+    with pytest.raises(NotADirectoryError, match="the store must be a folder"):
+        study.run([small()], tmp_path / "store", progress=False)
+
+
 def test_a_damaged_archive_is_named(tmp_path):
     (tmp_path / "all.tar").write_bytes(b"x" * 600)
     with pytest.warns(UserWarning, match=r"all.tar cannot be read"):
-        study.run([small()], tmp_path, archive=tmp_path / "all.tar", time_limit=-1, progress=False)
+        study.run([small()], tmp_path, archive=tmp_path / "all.tar", time_limit=0, progress=False)
 
 
 def test_divergence_is_named_and_recorded(monkeypatch, tmp_path):
@@ -236,7 +242,11 @@ def test_survives_sigkill(undisturbed, tmp_path):
     [
         (["--strategy", "best"], "unknown strategy 'best'"),
         (["--benchmark", "none"], "unknown benchmark 'none'"),
-        (["--seeds", "x"], "--seeds"),
+        (["--seeds", "x"], "argument --seeds: must be numbers and rising ranges, such as 0-4 or 0,2; got 'x'"),
+        (["--seeds", "5-3"], "argument --seeds: must be numbers and rising ranges"),
+        (["--time-limit", "nan"], "time_limit must be a number of seconds"),
+        (["--archive", "/nowhere/all.tar"], "the archive's folder /nowhere does not exist"),
+        (["--runs-per-group", "0"], "runs_per_group must be an integer >= 1"),
     ],
 )
 def test_command_refuses_in_one_line(arguments, message, tmp_path):

@@ -49,15 +49,22 @@ def run(
         Whether all groups are finished.
 
     Raises:
-        ValueError: a group was begun on other devices or with other versions, and `elsewhere` is False.
+        ValueError: a group was begun on other devices or with other versions, and `elsewhere` is False; a time limit
+            that is negative or no number.
         OSError: the store or the archive cannot be written.
 
     Warns:
         UserWarning: a group's file was truncated or foreign and set aside; a run's training diverged.
     """
+    if time_limit is not None and not time_limit >= 0:
+        raise ValueError(f"time_limit must be a number of seconds, not negative, or None, got {time_limit}")
     store = Path(store).expanduser().resolve()
-    store.mkdir(parents=True, exist_ok=True)
+    if store.exists() and not store.is_dir():
+        raise NotADirectoryError(f"the store must be a folder; {store} is a file")
     archive = None if archive is None else Path(archive).expanduser().resolve()
+    if archive is not None and not (archive.parent.is_dir() and os.access(archive.parent, os.W_OK)):
+        raise FileNotFoundError(f"the archive's folder {archive.parent} does not exist or cannot be written")
+    store.mkdir(parents=True, exist_ok=True)
     if archive is not None and archive.exists():
         _unpack(archive, store)
     deadline = None if time_limit is None else time.monotonic() + time_limit
