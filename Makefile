@@ -27,7 +27,7 @@ env: $(STAMP)  ## create .venv and install milb into it, unless that is done
 check: env  ## ruff and the fast tests (under a minute)
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
-	$(RUN) -m pytest -q -m "not slow"
+	$(RUN) -m pytest -q -n $(JOBS) --dist loadfile -m "not slow"
 
 test: env  ## the tests, then smoke copies of all notebooks (EXHAUSTIVE=1: also what repeats others)
 	$(RUN) -m pytest -n $(JOBS) --dist loadfile $(if $(EXHAUSTIVE),--exhaustive)
