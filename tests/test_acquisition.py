@@ -13,6 +13,8 @@ from milb.problems import PROBLEMS
 from milb.protocol import Options
 from milb.training import fit
 
+pytestmark = pytest.mark.slow
+
 PROBLEM = PROBLEMS["double_well"]
 PROTOCOL = PROBLEM.protocol("smoke").replace(n_components=2, width=8, steps_per_label=1)
 KEY = jax.random.key(3)

@@ -8,6 +8,8 @@ from jax.test_util import check_grads
 
 from milb import Mixture, bounds
 
+pytestmark = pytest.mark.slow
+
 SIZES = [(3, 2, 1), (2, 3, 2), (4, 1, 5), (4, 3, 16), (2, 2, 20)]  # E, K, D: few, since each compiles
 N_POINTS = 24
 BOUNDS = {"certificate": bounds.mi_certificate, "upper": bounds.mi_upper_bound}
@@ -32,7 +34,6 @@ def random_members(seed, size, dtype=np.float32, extreme=False):
     return Mixture.from_logits(*(array.astype(dtype) for array in (logits, means, np.exp(log_variances)))), weights
 
 
-@pytest.mark.slow
 @every_size
 @pytest.mark.parametrize("extreme", [False, True])
 def test_encloses_the_information(size, extreme):
@@ -46,7 +47,6 @@ def test_encloses_the_information(size, extreme):
     assert (below >= bounds.mi_lower_bound_members(members, weights) - 1e-6).all()
 
 
-@pytest.mark.slow
 @every_size
 @pytest.mark.parametrize("extreme", [False, True])
 def test_moments_bound_the_entropy_from_above(size, extreme):
@@ -133,7 +133,6 @@ def test_moving_reordering_and_scaling(bound):
         np.testing.assert_allclose(bound(moved, weights[order]), bound(members, weights), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @every_bound
 @pytest.mark.parametrize("extreme", [False, True])

@@ -10,6 +10,8 @@ from jax.test_util import check_grads
 
 from milb import Mixture, bounds
 
+pytestmark = pytest.mark.slow
+
 SIZES = [(3, 2, 1), (2, 3, 2), (4, 1, 5), (3, 2, 16), (2, 2, 20)]  # E, K, D: few, since each compiles
 N_POINTS = 6
 
@@ -118,7 +120,6 @@ def sampled(members, weights):
     return surprise.mean(0), surprise.std(0) / np.sqrt(n_samples), information
 
 
-@pytest.mark.slow
 @every_size
 @pytest.mark.parametrize("extreme", [False, True])
 def test_directions_ranges_and_orderings(size, extreme):
@@ -233,7 +234,6 @@ WITH_GRADIENTS = {
 every_gradient = pytest.mark.parametrize("function", WITH_GRADIENTS.values(), ids=WITH_GRADIENTS)
 
 
-@pytest.mark.slow
 @every_gradient
 def test_extreme_values_and_their_gradients_are_finite(function):
     members, weights = random_members(6, SIZES[3], extreme=True)
@@ -252,7 +252,6 @@ def test_float32_holds_extreme_variances_and_weights(size):
         np.testing.assert_allclose(score(members, weights), expected[name], rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-@pytest.mark.slow
 @every_gradient
 def test_gradients_equal_finite_differences(function):
     with jax.enable_x64(True):

@@ -8,6 +8,8 @@ from milb import acquisition
 from milb.mixture import Mixture
 from milb.selection import bait
 
+pytestmark = pytest.mark.slow
+
 
 def by_definition(c, z, labelled_c, labelled_z, k, ridge, available=None):
     """Picks, and the smallest relative difference between the best and the second best gain on the way."""
