@@ -42,6 +42,7 @@ def test_published_settings(name, expected):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_ternary_oracle_of_the_offline_set():
     problem = PROBLEMS["ternary"]
     data = problem.offline_dataset("paper")

@@ -20,16 +20,7 @@ KEY = jax.random.key(5)
 LABELLED = [3, 11, 29, 30, 31]
 
 # The others are made of the same parts.
-REPRESENTATIVE = {
-    "random",
-    "mi-lb",
-    "mi-lb-released",
-    "mi-lb-sbal",
-    "mi-lb-maxdist",
-    "bait",
-    "core-set",
-    "mi-pairwise-lcmd",
-}
+REPRESENTATIVE = {"random", "mi-lb", "mi-lb-maxdist", "bait", "core-set"}
 
 
 def marked(name):

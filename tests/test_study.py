@@ -91,7 +91,7 @@ def test_a_group_is_known_by_its_settings_but_not_by_its_block_size():
     [
         pytest.param("double_well", ["mi-lb-maxdist", "bait"], marks=pytest.mark.exhaustive),
         pytest.param("multimodal", ["mi-lb", "variance"], marks=pytest.mark.exhaustive),
-        ("ternary", ["mi-lb-sbal", "bait"]),
+        ("ternary", ["mi-lb-sbal"]),
     ],
 )
 def test_lockstep_equals_one_by_one(benchmark, arms, tmp_path):
