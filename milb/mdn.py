@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from milb.devices import real_float32
 from milb.mixture import Mixture, PRNGKey
 
 VARIANCE_FLOOR = 1e-8  # what the released experiments add to (training, NLL) or floor (acquisition) variances with
@@ -125,7 +125,7 @@ def predict(ensemble: Ensemble, x: ArrayLike) -> Mixture:
     Raises:
         ValueError: x is not (B, dx) with the dx of the ensemble.
     """
-    with _real_float32():
+    with real_float32():
         heads = jax.vmap(ensemble.network.apply, in_axes=(0, None))(ensemble.parameters, _standardised(ensemble, x))
     shift, scale = (leaf[None, None, None] for leaf in (ensemble.outputs.mean, ensemble.outputs.scale))
     return Mixture(
@@ -139,14 +139,8 @@ def features(ensemble: Ensemble, x: ArrayLike) -> Float[Array, "E B width"]:
     def of_member(parameters: Any, x: Array) -> Array:
         return ensemble.network.apply(parameters, x, method="features")
 
-    with _real_float32():
+    with real_float32():
         return jax.vmap(of_member, in_axes=(0, None))(ensemble.parameters, _standardised(ensemble, x))
-
-
-def _real_float32() -> contextlib.AbstractContextManager:
-    """Matrix products in float32 on GPUs too, whose default, TF32, keeps 10 bits: scores and NLL of sharp predictions
-    depend on more. Training takes JAX's default, `jax.config.jax_default_matmul_precision`."""
-    return jax.default_matmul_precision("float32")
 
 
 def _standardised(ensemble: Ensemble, x: ArrayLike) -> Float[Array, "B dx"]:

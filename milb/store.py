@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 import jax.numpy as jnp
@@ -156,10 +156,17 @@ def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray
         OSError: the folder cannot be written.
     """
     header = {"format": FORMAT, "version": VERSION, **header}
+    with replacing(path) as file:
+        (np.savez_compressed if compress else np.savez)(file, header=np.array(json.dumps(header)), **arrays)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes the place of `path` once it is whole and on disk; OSError as `write`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            (np.savez_compressed if compress else np.savez)(file, header=np.array(json.dumps(header)), **arrays)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

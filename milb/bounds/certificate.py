@@ -18,6 +18,7 @@ from milb.bounds.pairs import (
     LogKernel,
     Shifts,
     between_members,
+    entropy_of_weights,
     log_sums,
     over_lanes,
     pair_logs,
@@ -104,7 +105,7 @@ def _mi_certificate(members: Mixture, log_member_weights: Float[Array, "E"]) -> 
     lower, overlap, kl_of_members = rows[..., 0], rows[..., 1], jnp.moveaxis(rows[..., 2:], -1, 0)
     upper_of_members = jnp.minimum(kl_of_members, _excess_of_moments(members))
     difference = lower - _mean_over_members(log_member_weights, upper_of_members)
-    return jnp.clip(jnp.maximum(difference, overlap), 0, _entropy(log_member_weights))
+    return jnp.clip(jnp.maximum(difference, overlap), 0, entropy_of_weights(log_member_weights))
 
 
 @jax.jit
@@ -124,7 +125,7 @@ def _mi_upper_bound(members: Mixture, log_member_weights: Float[Array, "E"]) -> 
     rows = over_lanes(of_block, members.marginal(), n_members)
     upper = jnp.minimum(rows[..., 0], _excess_of_moments(members.marginal(jnp.exp(log_member_weights))))
     lower_of_members = _mean_over_members(log_member_weights, jnp.moveaxis(rows[..., 1:], -1, 0))
-    return jnp.clip(upper - lower_of_members, 0, _entropy(log_member_weights))
+    return jnp.clip(upper - lower_of_members, 0, entropy_of_weights(log_member_weights))
 
 
 def _log_huber_and_bhattacharyya(block: Block) -> tuple[LogKernel, Leaves]:
@@ -185,7 +186,3 @@ def _log_det_of_correlations(mixture: Mixture) -> Array:
 def _mean_over_members(log_member_weights: Array, values: Array) -> Array:
     lift = (slice(None),) + (None,) * (values.ndim - 1)
     return weighted_sum(log_member_weights[lift], values, axis=0)
-
-
-def _entropy(log_member_weights: Array) -> Array:
-    return -weighted_sum(log_member_weights, log_member_weights, axis=0)

@@ -14,6 +14,7 @@ from milb.bounds.pairs import (
     Leaves,
     LogKernel,
     between_members,
+    entropy_of_weights,
     log_sum_of_pairs,
     over_lanes,
     sum_log,
@@ -140,7 +141,7 @@ def _mi_lower_bound(members: Mixture, log_member_weights: Float[Array, "E"]) -> 
 
 def mi_lower_bound_maximum(log_member_weights: Float[Array, "E"], n_dimensions: int) -> Float[Array, ""]:
     """H(w) - D/2 (1 - log 2): the value of MI-LB, in nats, when no two components overlap."""
-    return -weighted_sum(log_member_weights, log_member_weights, axis=-1) - 0.5 * n_dimensions * (1 - math.log(2))
+    return entropy_of_weights(log_member_weights) - 0.5 * n_dimensions * (1 - math.log(2))
 
 
 def mi_matched(members: Mixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:
@@ -160,8 +161,7 @@ def mi_matched(members: Mixture, member_weights: ArrayLike | None = None) -> Flo
         ValueError: no ensemble axis, member_weights not (E,) or not weights.
     """
     log_member_weights = log_weights_of_members(members, member_weights)
-    entropy = -weighted_sum(log_member_weights, log_member_weights, axis=0)
-    return entropy - jnp.exp(_log_matched_gap(members, log_member_weights))
+    return entropy_of_weights(log_member_weights) - jnp.exp(_log_matched_gap(members, log_member_weights))
 
 
 def log_matched_gap(members: Mixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:

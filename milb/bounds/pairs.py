@@ -163,6 +163,11 @@ def weighted_sum(log_weights: Array, values: Array, axis: int | tuple[int, ...])
     return (weights * jnp.where(weights > 0, values, 0)).sum(axis)
 
 
+def entropy_of_weights(log_weights: Array) -> Array:
+    """H(w) = -sum_z w_z log w_z over the last axis, in nats."""
+    return -weighted_sum(log_weights, log_weights, axis=-1)
+
+
 def _doubled(leaf: Array) -> Array:
     """A ring laid out straight, twice, in its two axes."""
     for axis in (-3, -2):

@@ -5,12 +5,10 @@ from collections.abc import Mapping
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from milb.plots.curves import LINEAR_BELOW
+from milb.plots.curves import log_axis
 from milb.plots.layout import label_edge, legend, panels, strategy_title
 from milb.plots.style import figure, strategy_style
 
@@ -103,16 +101,3 @@ def chance_band(pool_share: float, n_picks: int) -> tuple[float, float]:
 def _random_line() -> dict[str, object]:
     style = strategy_style("random")
     return {"color": style["color"], "ls": style["linestyle"], "lw": 1.1}
-
-
-def log_axis(ax: Axes, values: pd.Series, axis: str = "y") -> None:
-    """Logarithmic, of whole numbers where they span a decade; linear below LINEAR_BELOW where some are not positive."""
-    scale, on_axis = (ax.set_yscale, ax.yaxis) if axis == "y" else (ax.set_xscale, ax.xaxis)
-    if values.min() <= 0:
-        scale("symlog", linthresh=LINEAR_BELOW)
-        return
-    scale("log")
-    subs = (1, 2, 5) if values.max() > 4 * values.min() else tuple(np.arange(1, 10, 0.5 if values.min() > 10 else 0.2))
-    on_axis.set_major_locator(LogLocator(subs=subs))
-    on_axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
-    on_axis.set_minor_formatter(NullFormatter())

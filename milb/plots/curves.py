@@ -54,7 +54,7 @@ def learning_curves(table: pd.DataFrame, column: str = "nll_mean", label: str = 
     runs = _runs(table, column)
     fig, ax = plt.subplots(figsize=(6.2, 3.4))
     _draw_runs(ax, runs)
-    _error_axis(ax, table[column])
+    log_axis(ax, table[column])
     ax.set(xlabel="labels n", ylabel=label, title=_how_many_runs(table))
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return fig
@@ -77,7 +77,7 @@ def error_quantiles(table: pd.DataFrame) -> Figure:
         ax.plot(median.index, median, color=style["color"], ls="solid")
         ax.plot(mean.index, mean, color=style["color"], ls="none", marker=style["marker"])
         ax.set(title=style["label"], xlabel="labels n")
-    _error_axis(axes[0, 0], table[list(columns)])
+    log_axis(axes[0, 0], table[list(columns)])
     axes[0, 0].set_ylabel("test NLL (nats)")
     grey = "#555555"
     marks = {
@@ -125,7 +125,7 @@ def against_released(table: pd.DataFrame, released: pd.DataFrame, notes: Sequenc
         looks = strategy_style(RELEASED_NAMES.get(name, name))
         looks |= {"label": f"{strategy_style(name)['label']}: released code", "linestyle": (0, (3, 3))}
         errors.plot(runs.index, runs, **looks, mfc="white", ms=6.5, lw=1.0, zorder=1.5)
-    _error_axis(errors, table["nll_mean"])
+    log_axis(errors, table["nll_mean"])
     errors.set(xlabel="labels n", ylabel=_NLL_LABEL)
     _draw_shares(saturation, shares)
     handles, labels = errors.get_legend_handles_labels()
@@ -178,14 +178,18 @@ def _draw_shares(ax: Axes, shares: dict[str, pd.DataFrame]) -> None:
     ax.set(xlabel="labels n", ylabel="saturated share of the pool", ylim=(-0.02, 1.02))
 
 
-def _error_axis(ax: Axes, values: pd.DataFrame | pd.Series) -> None:
-    if np.nanmin(values.to_numpy(float)) <= 0:
-        ax.set_yscale("symlog", linthresh=LINEAR_BELOW)
+def log_axis(ax: Axes, values: pd.DataFrame | pd.Series, axis: str = "y") -> None:
+    """Logarithmic, of whole numbers where they span a decade; linear below LINEAR_BELOW where some are not positive."""
+    scale, on_axis = (ax.set_yscale, ax.yaxis) if axis == "y" else (ax.set_xscale, ax.xaxis)
+    low, high = np.nanmin(values.to_numpy(float)), np.nanmax(values.to_numpy(float))
+    if low <= 0:
+        scale("symlog", linthresh=LINEAR_BELOW)
         return
-    ax.set_yscale("log")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    ax.yaxis.set_minor_formatter(NullFormatter())
+    scale("log")
+    subs = (1, 2, 5) if high > 4 * low else tuple(np.arange(1, 10, 0.5 if low > 10 else 0.2))
+    on_axis.set_major_locator(LogLocator(subs=subs))
+    on_axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    on_axis.set_minor_formatter(NullFormatter())
 
 
 def _how_many_runs(table: pd.DataFrame) -> str:

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from milb.plots.comparison import log_axis
+from milb.plots.curves import log_axis
 from milb.plots.style import figure, strategy_style
 
 BENCHMARKS = ("multimodal", "double_well", "ternary")

@@ -20,7 +20,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, ArrayLike, Int
 
-from milb.devices import by_backend, mesh_for
+from milb.devices import by_backend, mesh_for, real_float32
 from milb.mixture import is_concrete
 from milb.selection import bait_direct
 from milb.selection.scores import checked_available
@@ -99,7 +99,7 @@ def bait(
             if len(bad):
                 raise ValueError(f"coefficients and features must be finite; {name} row {bad[0]} is not")
     n_forward = min(oversample * k, len(pool[0]))
-    with jax.default_matmul_precision("float32"):  # gains are differences of products: TF32 would reorder them
+    with real_float32():
         return _bait(*pool, *labelled, available, usable, counted, jnp.float32(ridge), k, n_forward)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import shutil
 import tarfile
 import time
 import warnings
@@ -180,16 +181,9 @@ def _made_here(path: Path, made: list[dict[str, Any]], elsewhere: bool) -> list[
 
 
 def _pack(store: Path, archive: Path) -> None:
-    temporary = archive.with_name(f".{archive.name}.{os.getpid()}.tmp")
-    try:
-        with tarfile.open(temporary, "w") as tar:
-            for path in sorted(store.glob("*.npz")):
-                if not path.name.startswith("."):
-                    tar.add(path, arcname=path.name)
-        os.replace(temporary, archive)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with files.replacing(archive) as file, tarfile.open(fileobj=file, mode="w") as tar:
+        for path in sorted(store.glob("*.npz")):
+            tar.add(path, arcname=path.name)
 
 
 def _unpack(archive: Path, store: Path) -> None:
@@ -199,9 +193,7 @@ def _unpack(archive: Path, store: Path) -> None:
             for member in tar.getmembers():
                 target = store / Path(member.name).name
                 if member.isfile() and member.name.endswith(".npz") and not target.exists():
-                    content = tar.extractfile(member).read()
-                    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-                    temporary.write_bytes(content)
-                    os.replace(temporary, target)
+                    with files.replacing(target) as file:
+                        shutil.copyfileobj(tar.extractfile(member), file)
     except tarfile.TarError as error:
         warnings.warn(f"{archive} cannot be read ({error}) and is written anew", stacklevel=3)
