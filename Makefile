@@ -33,7 +33,7 @@ test: env  ## the tests, then smoke copies of all notebooks (EXHAUSTIVE=1: also 
 	$(RUN) -m pytest -n $(JOBS) --dist loadfile $(if $(EXHAUSTIVE),--exhaustive)
 	rm -rf $(SMOKE)
 	$(RUN) -m milb.notebooks prepare smoke
-	XLA_FLAGS=--xla_backend_optimization_level=0 $(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval-lax $(SMOKE)
+	XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1" $(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval-lax $(SMOKE)
 
 nbval: env  ## the committed notebooks, executed at demo scale
 	$(RUN) -m pytest --nbval-lax notebooks

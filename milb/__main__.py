@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import sys
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         return options.call(options)
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         print(f"python -m milb {options.command}: {error}", file=sys.stderr)
         return 2
 
@@ -38,6 +39,7 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", default="runs/study", metavar="FOLDER", help="of results; default runs/study")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="begin no round that would end later")
     parser.add_argument("--archive", metavar="FILE", help="keep all of the store in one tar file too")
+    parser.add_argument("--scheduler", metavar="TCP://…", help="of a dask cluster, whose workers share the store")
     parser.add_argument("--elsewhere", action="store_true", help="go on with what other devices or versions began")
     parser.add_argument("--runs-per-group", type=int, metavar="N", help="runs in lockstep; default: what memory holds")
     parser.add_argument(
@@ -52,9 +54,10 @@ def _study(options: argparse.Namespace) -> int:
     groups = study.grid(
         options.benchmark, options.strategy, options.seeds, options.scale, runs_per_group=options.runs_per_group
     )
-    finished = study.run(
-        groups, options.store, options.time_limit, archive=options.archive, elsewhere=options.elsewhere
-    )
+    with contextlib.nullcontext() if options.scheduler is None else study.connect(options.scheduler) as client:
+        finished = study.run(
+            groups, options.store, options.time_limit, options.archive, options.elsewhere, client=client
+        )
     print("finished" if finished else "not finished: the same call goes on", flush=True)
     return 0 if finished else 3
 

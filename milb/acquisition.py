@@ -166,12 +166,6 @@ ACQUISITIONS: dict[str, Acquisition] = {
 }
 
 
-def mi_lower_bound_maximum(ensemble: Ensemble) -> Float[Array, ""]:
-    """The largest value that MI-LB takes for this ensemble, in nats: log E - D/2 (1 - log 2)."""
-    log_weights = jnp.full(ensemble.n_members, -jnp.log(ensemble.n_members))
-    return bounds.mi_lower_bound_maximum(log_weights, ensemble.n_outputs)
-
-
 def score_pool(
     acquisition: Acquisition,
     key: PRNGKey,

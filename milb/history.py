@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float, Int, Key
+from scipy.spatial.distance import pdist
 
-from milb import strategy as strategies
+from milb import acquisition
 from milb.mdn import Ensemble
 from milb.mixture import PRNGKey
-from milb.strategy import Scored, Strategy
+from milb.protocol import Options
+from milb.strategy import SATURATED
 
 COLUMNS = [
     *("round", "n", "nll_mean", "nll_median", "nll_q10", "nll_q90"),
-    *("score_min", "score_median", "score_max", "score_picked", "saturated_share"),
-    *("train_seconds", "score_seconds"),
+    *("score_min", "score_median", "score_max", "score_picked"),
+    *("saturated_share", "certificate_mean", "certificate_q10", "certificate_median", "certificate_q90"),
+    *("batch_distance", "train_seconds", "score_seconds"),
 ]
 TRAINING, SELECTION = 0, 1  # folded into the root key: neither stream depends on the strategy
+SUBSET = 2_000  # pool points at most at which saturation is looked at, and whose scores a study keeps
 
 
 def round_key(root: PRNGKey, stream: int, round_index: int) -> PRNGKey:
@@ -24,35 +29,71 @@ def round_key(root: PRNGKey, stream: int, round_index: int) -> PRNGKey:
     return jax.random.fold_in(jax.random.fold_in(root, stream), round_index)
 
 
-def nll_statistics(nll: np.ndarray) -> dict[str, float]:
-    """Mean, median, 10 and 90 % quantiles of the negative log-likelihood over test points."""
+def subset_of(n_pool: int) -> Int[np.ndarray, "S"]:
+    """Every so manyth row of a pool, SUBSET at most."""
+    return np.arange(0, n_pool, -(-n_pool // SUBSET))
+
+
+def saturation(ensemble: Ensemble, x: Float[Array, "S dx"], block_size: int) -> Float[Array, "S 2"]:
+    """How far MI-LB stays below its largest value, and the certificate, at each x; both in nats."""
+    return acquisition.map_pool(_gap_and_certificate, jax.random.key(0), ensemble, x, Options(block_size=block_size))
+
+
+def _gap_and_certificate(keys: Key[Array, "B"], ensemble: Ensemble, x: Array, options: Options) -> Float[Array, "B 2"]:
+    gap = jnp.exp(-acquisition.negative_log_overlap_gap(keys, ensemble, x, options))
+    return jnp.stack([gap, acquisition.mi_certificate(keys, ensemble, x, options)], axis=1)
+
+
+def training_record(round_index: int, n: int, nll: np.ndarray) -> dict[str, float]:
+    """Of a model: its round, its labels, and its negative log-likelihood over test points."""
     q10, median, q90 = np.quantile(nll, [0.1, 0.5, 0.9])
     mean = float(nll.mean(dtype=np.float64))
-    return {"nll_mean": mean, "nll_median": float(median), "nll_q10": float(q10), "nll_q90": float(q90)}
+    statistics = {"nll_mean": mean, "nll_median": float(median), "nll_q10": float(q10), "nll_q90": float(q90)}
+    return {"round": round_index, "n": n, **statistics}
 
 
-def headroom_of(strategy: Strategy, scores: ArrayLike, ensemble: Ensemble) -> Array | None:
-    """How far each score is below MI-LB's maximum, in nats; None for strategies that do not score by MI-LB."""
-    if not isinstance(strategy, Scored) or strategy.headroom is None:
-        return None
-    return strategy.headroom(scores, ensemble)
-
-
-def score_statistics(
-    scores: ArrayLike | None, headroom: ArrayLike | None, picked: np.ndarray, available: np.ndarray
+def selection_record(
+    scores: Float[ArrayLike, "N"] | None,
+    saturated: Float[ArrayLike, "S 2"],
+    x: Float[ArrayLike, "N dx"],
+    picked: Int[np.ndarray, "k"],
+    available: np.ndarray,
 ) -> dict[str, float]:
-    """Of the available rows' scores, (N,), and how low a score was picked; {} where there are none."""
-    if scores is None:
-        return {}
-    scores = np.asarray(scores)
-    left = scores[available]
-    statistics = {
-        "score_min": float(left.min()),
-        "score_median": float(np.median(left)),
-        "score_max": float(left.max()),
-        "score_picked": float(scores[picked].min()),
+    """Of a batch: its scores among those of the available rows, saturation, and how close its points are.
+
+    Args:
+        scores: of all rows; None when the strategy has none.
+        saturated: what `saturation` says of the pool's subset.
+        x: the pool's inputs.
+        picked: the batch.
+        available: (N,), rows that could be picked.
+    """
+    gap, certificate = np.asarray(saturated).T
+    q10, median, q90 = np.quantile(certificate, [0.1, 0.5, 0.9])
+    record = {
+        "saturated_share": float((gap < SATURATED).mean()),
+        "certificate_mean": float(certificate.mean(dtype=np.float64)),
+        "certificate_q10": float(q10),
+        "certificate_median": float(median),
+        "certificate_q90": float(q90),
+        "batch_distance": _smallest_distance(np.asarray(x), picked),
     }
-    if headroom is not None:
-        below_maximum = np.asarray(headroom)[available]
-        statistics["saturated_share"] = float((below_maximum < strategies.SATURATED).mean())
-    return statistics
+    if scores is not None:
+        scores = np.asarray(scores)
+        left = scores[available]
+        record |= {
+            "score_min": float(left.min()),
+            "score_median": float(np.median(left)),
+            "score_max": float(left.max()),
+            "score_picked": float(scores[picked].min()),
+        }
+    return record
+
+
+def _smallest_distance(x: np.ndarray, picked: np.ndarray) -> float:
+    """Between two rows of a batch, inputs in standard deviations of the pool; NaN for a batch of one."""
+    if len(picked) < 2:
+        return float("nan")
+    spread = x.std(0, dtype=np.float64)
+    batch = x[picked] / np.where(spread > 0, spread, 1)
+    return float(pdist(batch).min())

@@ -20,7 +20,16 @@ from tqdm.auto import tqdm
 
 from milb import strategy as strategies
 from milb.checks import Data, check_trained, checked_data, checked_picks, checked_seed
-from milb.history import COLUMNS, SELECTION, TRAINING, headroom_of, nll_statistics, round_key, score_statistics
+from milb.history import (
+    COLUMNS,
+    SELECTION,
+    TRAINING,
+    round_key,
+    saturation,
+    selection_record,
+    subset_of,
+    training_record,
+)  # fmt: skip
 from milb.mdn import Ensemble
 from milb.mixture import PRNGKey
 from milb.protocol import Protocol
@@ -38,9 +47,11 @@ class Run:
         history: one row for every model trained, the last after the last labels came in. Columns: round; n, labels
             it was trained on; nll_mean, nll_median, nll_q10, nll_q90, of the negative log-likelihood over test points
             (nats, raw units); score_min, score_median, score_max over the pool and score_picked, the lowest picked;
-            saturated_share, of pool points whose MI-LB is within 0.01 nat of its maximum; train_seconds,
-            score_seconds (the first round's include compilation; its model is trained once for strategies of a seed
-            that follow each other). NaN where a strategy has no such number.
+            saturated_share, of points whose MI-LB is within 0.01 nat of its maximum, and certificate_mean, _q10,
+            _median, _q90, of `milb.bounds.mi_certificate` (nats), both over every so manyth pool point, 2,000 at
+            most; batch_distance, the smallest between two points picked together, inputs in standard deviations of
+            the pool; train_seconds, score_seconds (the first round's include compilation; its model is trained once
+            for strategies of a seed that follow each other). NaN where a strategy has no such number.
         picks: (n_rounds, n_query), dataset indices in the order they were picked.
         ensemble: the last model.
         test_nll: (n_test,), its negative log-likelihood at each test point.
@@ -154,7 +165,7 @@ def _go_on(
             trained = _train_round(round_key(root, TRAINING, round_index), data, state.rows, n, protocol)
         ensemble, test_nll = jax.block_until_ready(trained)
         check_trained(ensemble, np.asarray(test_nll), f"{title}, round {round_index}")
-        record = {"round": round_index, "n": n, **nll_statistics(np.asarray(test_nll))}
+        record = training_record(round_index, n, np.asarray(test_nll))
         record["train_seconds"] = time.perf_counter() - started
         if round_index < protocol.n_rounds:
             started = time.perf_counter()
@@ -164,9 +175,9 @@ def _go_on(
             selection_key = round_key(root, SELECTION, round_index)
             proposal = strategies.propose(strategy, selection_key, ensemble, pool, protocol.n_query, protocol)
             picked = checked_picks(proposal.indices, available, protocol.n_query, f"{title}, round {round_index}")
-            headroom = headroom_of(strategy, proposal.scores, ensemble)
-            record |= score_statistics(proposal.scores, headroom, picked, available)
             record["score_seconds"] = time.perf_counter() - started
+            saturated = saturation(ensemble, data.x[subset_of(protocol.n_pool)], protocol.block_size)
+            record |= selection_record(proposal.scores, saturated, data.x, picked, available)
             state.rows[n : n + protocol.n_query] = picked
         else:
             state.ensemble, state.test_nll = ensemble, np.asarray(test_nll)

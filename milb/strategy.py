@@ -61,12 +61,10 @@ class Scored:
     Attributes:
         score: see `milb.acquisition`.
         select: the rule, usually a selector of `milb.selection` with its options.
-        headroom: from scores to how far MI-LB is below its maximum, in nats; None when the score is not MI-LB.
     """
 
     score: acquisition.Acquisition
     select: Rule
-    headroom: Callable[[Array, Ensemble], Array] | None = None
 
     def propose(self, key: PRNGKey, ensemble: Ensemble, pool: Pool, k: int, options: Options) -> Proposal:
         """The picks and the scores behind them; usable inside jit."""
@@ -167,14 +165,6 @@ def _inputs_as_features(key: PRNGKey, ensemble: Ensemble, pool: Pool, options: O
 MAX_DIST_FEATURES = {"means": _means_as_features, "inputs": _inputs_as_features}
 
 
-def _headroom_of_gap(scores: Array, ensemble: Ensemble) -> Array:
-    return jnp.exp(-scores)
-
-
-def _headroom_of_value(scores: Array, ensemble: Ensemble) -> Array:
-    return acquisition.mi_lower_bound_maximum(ensemble) - scores
-
-
 CANDIDATES = 10  # times the batch: how many of the best scores LCMD picks from
 SATURATED = 0.01  # nats below its maximum within which MI-LB counts as saturated
 
@@ -182,12 +172,12 @@ STRATEGIES: dict[str, Strategy] = {
     "random": Scored(acquisition.random, top_k),
     "variance": Scored(acquisition.epistemic_variance, top_k),
     "variance-sbal": Scored(acquisition.epistemic_variance, sbal),
-    "mi-lb": Scored(acquisition.negative_log_overlap_gap, top_k, _headroom_of_gap),
-    "mi-lb-released": Scored(acquisition.mi_lower_bound_released, top_k_ties_last, _headroom_of_value),
-    "mi-lb-ties": Scored(acquisition.mi_lower_bound, near_maximum, _headroom_of_value),
-    "mi-lb-sbal": Scored(acquisition.mi_lower_bound, sbal, _headroom_of_value),
-    "mi-lb-maxdist": Scored(acquisition.mi_lower_bound, max_dist, _headroom_of_value),
-    "mi-lb-lcmd": Scored(acquisition.negative_log_overlap_gap, lcmd, _headroom_of_gap),
+    "mi-lb": Scored(acquisition.negative_log_overlap_gap, top_k),
+    "mi-lb-released": Scored(acquisition.mi_lower_bound_released, top_k_ties_last),
+    "mi-lb-ties": Scored(acquisition.mi_lower_bound, near_maximum),
+    "mi-lb-sbal": Scored(acquisition.mi_lower_bound, sbal),
+    "mi-lb-maxdist": Scored(acquisition.mi_lower_bound, max_dist),
+    "mi-lb-lcmd": Scored(acquisition.negative_log_overlap_gap, lcmd),
     "mi-matched": Scored(acquisition.negative_log_matched_gap, top_k),
     "mi-pairwise": Scored(acquisition.mi_pairwise, top_k),
     "mi-pairwise-maxdist": Scored(acquisition.mi_pairwise, max_dist),

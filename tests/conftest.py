@@ -6,11 +6,14 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "agg")
 # Most of a test's time is compilation: kept between calls, also for the processes that tests start.
 # Programs here run once, for moments: optimising them would take longer than that.
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0".strip()
+os.environ["XLA_FLAGS"] = (
+    f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
+).strip()
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.abspath(".pytest_cache/jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -51,10 +54,16 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    if not config.getoption("--exhaustive"):
-        repeated = [item for item in items if item.get_closest_marker("exhaustive")]
-        config.hook.pytest_deselected(items=repeated)
-        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+    if config.getoption("--exhaustive"):
+        return
+    kept, repeated, seen = [], [], Counter()
+    for item in items:
+        sample = item.get_closest_marker("sample")
+        seen[item.function] += 1
+        left_out = item.get_closest_marker("exhaustive") or (sample and seen[item.function] > sample.args[0])
+        (repeated if left_out else kept).append(item)
+    config.hook.pytest_deselected(items=repeated)
+    items[:] = kept
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,9 @@ from milb.problems import PROBLEMS
 from milb.training import minibatch_with_replacement
 
 
+@pytest.mark.exhaustive  # the smoke copies of notebooks 04 to 06 assert the same
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "ternary" else pytest.mark.exhaustive) for name in PROBLEMS]
-)
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_one_gaussian_is_worse_than_a_mixture(name):
     table = mixture_head(PROBLEMS[name], "smoke")
     assert table["n_components"].tolist() == [1, PROBLEMS[name].protocol("paper").n_components]

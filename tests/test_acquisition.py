@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from milb import bounds
-from milb.acquisition import ACQUISITIONS, VARIANCE_FLOOR, mi_lower_bound_maximum, score_pool
+from milb.acquisition import ACQUISITIONS, VARIANCE_FLOOR, score_pool
+from milb.history import saturation
 from milb.mdn import predict
 from milb.mixture import Mixture
 from milb.problems import PROBLEMS
@@ -123,10 +124,14 @@ def test_the_three_forms_of_mi_lb_are_one_function(ensemble, data):
         np.asarray(score_pool(ACQUISITIONS[name], KEY, ensemble, data.x), np.float64)
         for name in ("negative-log-overlap-gap", "mi-lb", "mi-lb-released")
     )
-    maximum = float(mi_lower_bound_maximum(ensemble))
+    maximum = float(bounds.mi_lower_bound_maximum(jnp.log(jnp.full(2, 0.5)), 20))
     assert maximum == pytest.approx(np.log(2) - 10 * (1 - np.log(2)), rel=1e-6)
     np.testing.assert_allclose(maximum - np.exp(-gap), value, atol=1e-4)
     np.testing.assert_allclose(released, value, atol=1e-4)
+    recorded = np.asarray(saturation(ensemble, jnp.asarray(data.x), 7))
+    np.testing.assert_allclose(recorded[:, 0], np.exp(-gap), atol=1e-5)
+    certificate = score_pool(ACQUISITIONS["mi-certificate"], KEY, ensemble, data.x)
+    np.testing.assert_allclose(recorded[:, 1], certificate, atol=1e-5)
 
 
 def test_raw_variances_are_floored(ensemble, data):

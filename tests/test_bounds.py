@@ -62,6 +62,7 @@ def test_reference_values(reference, family):
         assert (np.abs(np.asarray(value) - expected) / (1 + np.abs(expected))).max() < 2e-5, name
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_identity_in_float64(reference, family):
     with jax.enable_x64(True):
@@ -74,8 +75,9 @@ def test_identity_in_float64(reference, family):
             np.testing.assert_allclose(bounds.mi_lower_bound(members, weights), difference, rtol=0, atol=1e-12)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
-    ("n_members", "n_components", "n_dimensions"), [(1, 1, 3), (1, 2, 1), (1, 5, 4), (2, 1, 1), (3, 2, 7), (8, 8, 20)]
+    ("n_members", "n_components", "n_dimensions"), [(1, 1, 3), (3, 2, 7), (1, 2, 1), (1, 5, 4), (2, 1, 1), (8, 8, 20)]
 )
 def test_log_gap_equals_the_naive_formula(n_members, n_components, n_dimensions):
     weights = np.random.default_rng(2).dirichlet(np.ones(n_members)).astype(np.float32)
@@ -86,7 +88,8 @@ def test_log_gap_equals_the_naive_formula(n_members, n_components, n_dimensions)
         np.testing.assert_allclose(bounds.log_overlap_gap(members, member_weights), expected, rtol=3e-6, atol=3e-6)
 
 
-@pytest.mark.parametrize("n_points", [1, 255, 256, 257, 700])
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("n_points", [1, 256, 257, 255, 700])
 def test_blocks_change_nothing(n_points):
     members = random_members(0, n_points=n_points)
     together = bounds.log_overlap_gap(members)

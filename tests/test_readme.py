@@ -23,6 +23,11 @@ def test_every_block_of_python_runs(tmp_path):
     assert namespace["result"].history["n"].iloc[0] == PROBLEMS["double_well"].protocol("smoke").n_initial
 
 
+def test_what_needs_a_cluster_is_python_at_least():
+    (code,) = re.findall(r"```py\n(.*?)```", README, re.DOTALL)
+    compile(code, "README.md", "exec")
+
+
 def test_lists_every_strategy():
     for name in STRATEGIES:
         assert f"`{name}`" in README

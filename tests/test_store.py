@@ -97,6 +97,7 @@ def rounds_in(path):
     return len(store.read(path)[0]["records"]) if path.exists() else 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_survives_sigkill_at_random_times(path, uninterrupted):
     """Killed while it starts, then again and again a random time after it has stored a round."""
@@ -182,6 +183,7 @@ def rows_missing(path):
     store.write(path, header, {"rows": arrays["rows"][:-1]})
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "spoil",
     [

@@ -119,18 +119,6 @@ def test_ties_are_drawn_among_the_saturated_and_filled_up_with_the_next_best(ens
     assert set(four[:2]) == {0, 2} and four[2:] == (4, 1)
 
 
-def test_headroom_is_nats_below_the_maximum(ensemble, data):
-    by_gap, by_value, released = (
-        STRATEGIES[name].headroom(
-            STRATEGIES[name].propose(KEY, ensemble, pool_of(data.x), 1, Options()).scores, ensemble
-        )
-        for name in ("mi-lb", "mi-lb-ties", "mi-lb-released")
-    )
-    np.testing.assert_allclose(by_gap, by_value, atol=1e-4)
-    np.testing.assert_allclose(by_gap, released, atol=1e-4)
-    assert STRATEGIES["random"].headroom is None
-
-
 def test_unknown_name_lists_what_there_is():
     with pytest.raises(ValueError, match=r"unknown strategy 'mi-bl'; there are 'random', 'variance', .*'mi-lb'"):
         strategy.get("mi-bl")

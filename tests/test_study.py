@@ -1,22 +1,27 @@
 """Studies: lockstep equals one by one, groups resume from any round, the grid refuses what it cannot mean."""
 
+import concurrent.futures
 import os
 import signal
 import subprocess
 import sys
+import tarfile
+import threading
 import time
+import warnings
 
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 
+from milb import __main__ as command
 from milb import study
 from milb.history import COLUMNS
 from milb.learner import run
 from milb.problems import PROBLEMS
 from milb.strategy import STRATEGIES
-from milb.study import lockstep, runner
+from milb.study import cluster, lockstep, runner
 from milb.study.grid import Arm, grid
 
 BENCHMARKS = tuple(PROBLEMS)
@@ -24,8 +29,9 @@ MEAN = COLUMNS.index("nll_mean")
 ARMS = ("random", "variance-sbal:sbal_temperature=0.1", "core-set")
 
 
-def small(benchmark="ternary", arms=ARMS, seeds=(0, 1), **changes):
-    (group,) = grid([benchmark], arms, seeds, "smoke", runs_per_group=60, **changes)
+def small(benchmark="ternary", arms=ARMS, seeds=(0, 1), max_steps=20, **changes):
+    """So few steps that runs in lockstep and one by one have not drifted apart by rounding."""
+    (group,) = grid([benchmark], arms, seeds, "smoke", runs_per_group=60, max_steps=max_steps, **changes)
     return group
 
 
@@ -85,25 +91,37 @@ def test_a_group_is_known_by_its_settings_but_not_by_its_block_size():
     assert len({small().name, small(clip="member").name, small(seeds=(0, 2)).name, small(arms=ARMS[:2]).name}) == 4
 
 
+def assert_equals_one_by_one(group, folder, seed=1):
+    progress = stored(group, folder)
+    recorded = [COLUMNS.index(name) for name in COLUMNS if not name.endswith("seconds")]
+    for a, arm in enumerate(group.arms):
+        protocol = group.protocol.replace(**dict(arm.options))
+        alone = run(PROBLEMS[group.benchmark], arm.strategy, seed, protocol, progress=False)
+        np.testing.assert_array_equal(progress.rows[seed, a, 40:], alone.picks.ravel())
+        history = np.stack(progress.metrics)[:, seed, a]
+        np.testing.assert_allclose(history[:, recorded], alone.history.iloc[:, recorded], rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(progress.test_nll[seed, a], alone.test_nll, rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_lockstep_equals_one_by_one(store):
+    assert_equals_one_by_one(small(), store)
+
+
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("benchmark", "arms"),
     [
-        pytest.param("double_well", ["mi-lb-maxdist", "bait"], marks=pytest.mark.exhaustive),
-        pytest.param("multimodal", ["mi-lb", "variance"], marks=pytest.mark.exhaustive),
+        ("double_well", ["mi-lb-maxdist", "bait"]),
+        ("multimodal", ["mi-lb", "variance"]),
         ("ternary", ["mi-lb-sbal"]),
     ],
 )
-def test_lockstep_equals_one_by_one(benchmark, arms, tmp_path):
-    group = small(benchmark, arms, max_steps=20)
+def test_lockstep_equals_one_by_one_everywhere(benchmark, arms, tmp_path):
+    group = small(benchmark, arms)
     assert study.run([group], tmp_path, progress=False)
-    progress = stored(group, tmp_path)
-    metrics = np.stack(progress.metrics)
-    for a, arm in enumerate(group.arms):
-        alone = run(PROBLEMS[benchmark], arm.strategy, 1, group.protocol, progress=False)
-        np.testing.assert_array_equal(progress.rows[1, a, 40:], alone.picks.ravel())
-        np.testing.assert_allclose(metrics[:, 1, a, : MEAN + 8], alone.history[COLUMNS[: MEAN + 8]], rtol=1e-4)
-        np.testing.assert_allclose(progress.test_nll[1, a], alone.test_nll, rtol=1e-3)
+    assert_equals_one_by_one(group, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -219,22 +237,102 @@ def test_divergence_is_named_and_recorded(monkeypatch, tmp_path):
     assert np.isnan(progress.metrics[0][1, 0, MEAN]) and np.isfinite(progress.metrics[0][0, 0, MEAN])
 
 
+@pytest.fixture(scope="module")
+def from_the_command_line(tmp_path_factory):
+    """A group, the command that runs it, what it comes to when nothing disturbs it, and how long that takes."""
+    (group,) = grid(["ternary"], ARMS, range(2), "smoke", runs_per_group=60)
+    command = [sys.executable, "-m", "milb", "study", "--scale", "smoke", "--benchmark", "ternary", "--seeds", "0-1",
+               "--strategy", *ARMS, "--runs-per-group", "60", "--store"]  # fmt: skip
+    folder = tmp_path_factory.mktemp("undisturbed")
+    started = time.monotonic()
+    finished = subprocess.run([*command, str(folder)], capture_output=True, text=True, check=True)
+    assert finished.stdout.splitlines()[-1] == "finished"
+    return group, command, stored(group, folder), time.monotonic() - started
+
+
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_survives_sigkill(undisturbed, tmp_path):
-    group = small()
-    command = [sys.executable, "-m", "milb", "study", "--scale", "smoke", "--benchmark", "ternary", "--seeds", "0-1",
-               "--strategy", *ARMS, "--runs-per-group", "60", "--store", str(tmp_path)]  # fmt: skip
-    path = tmp_path / f"{group.name}.npz"
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None and not path.exists():
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert 1 <= len(stored(group, tmp_path).metrics) < 3
-    finished = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert finished.stdout.splitlines()[-1] == "finished"
-    assert_same(stored(group, tmp_path), undisturbed)
+def test_survives_sigkill_at_ten_random_moments(from_the_command_line, tmp_path):
+    """A store begins anew once it is finished, so that every kill meets a command at work."""
+    group, command, undisturbed, seconds = from_the_command_line
+    rng, store, killed_after = np.random.default_rng(0), tmp_path / "0", []
+    while len(killed_after) < 10:
+        process = subprocess.Popen([*command, str(store)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(rng.uniform(0.3, 1) * seconds)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            killed_after.append(len(stored(group, store).metrics))
+        if process.wait() == 0:
+            assert_same(stored(group, store), undisturbed)
+            store = tmp_path / str(len(killed_after))
+    assert max(killed_after) > 0, "some were killed in mid-run"
+    subprocess.run([*command, str(store)], capture_output=True, check=True)
+    assert_same(stored(group, store), undisturbed)
+    assert [path.name for path in store.glob("*.unreadable")] == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+def test_a_cluster_goes_on_with_what_a_lost_worker_had_done(tmp_path):
+    """Two workers, four groups; a worker is killed once it has a round on disk."""
+    distributed = pytest.importorskip("distributed")
+    groups = grid(["ternary"], ["random", "variance", "mi-lb"], [0, 1], "smoke", runs_per_group=2)
+    alone, shared = tmp_path / "alone", tmp_path / "shared"
+    assert len(groups) == 4 and study.run(groups, alone, progress=False)
+    shared.mkdir()
+    path = shared / f"{groups[0].name}.npz"
+    killed = []
+
+    def kill_a_worker(client):
+        while not path.exists():
+            time.sleep(0.005)
+        (busy,) = [address for address, keys in client.processing().items() if any(groups[0].name in k for k in keys)]
+        pids = client.run(os.getpid, workers=[busy])
+        os.kill(pids[busy], signal.SIGKILL)
+        killed.append(len(stored(groups[0], shared).metrics))
+
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as local,
+        distributed.Client(local) as client,
+    ):
+        killer = threading.Thread(target=kill_a_worker, args=(client,))
+        killer.start()
+        assert study.run(groups, shared, client=client, archive=tmp_path / "all.tar", progress=False)
+        killer.join()
+    assert killed and 1 <= killed[0] < 3
+    for group in groups:
+        assert_same(stored(group, shared), stored(group, alone))
+    with tarfile.open(tmp_path / "all.tar") as tar:
+        assert len(tar.getnames()) == 4
+
+
+class Lost:
+    """A client whose every task loses its workers."""
+
+    def __init__(self, distributed):
+        self.error = distributed.KilledWorker("task", None, 3)
+        self.handed_out = []
+
+    def submit(self, call, group, **options):
+        future = concurrent.futures.Future()
+        future.set_exception(self.error)
+        self.handed_out.append(group)
+        return future
+
+    def cancel(self, futures):
+        pass
+
+
+@pytest.mark.parametrize("rounds", [[0, 0], [0, 1, 1], [0, 1, 2, 3, 3]])
+def test_a_group_is_handed_out_again_while_it_gets_further(monkeypatch, rounds):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "wait", concurrent.futures.wait)
+    client, counts = Lost(distributed), iter(rounds)
+    with warnings.catch_warnings(record=True) as warned, pytest.raises(distributed.KilledWorker):
+        warnings.simplefilter("always")
+        cluster.run_on(client, None, [small()], lambda: next(counts))
+    assert len(client.handed_out) == len(rounds) - 1 == len(warned) + 1
 
 
 @pytest.mark.parametrize(
@@ -247,12 +345,16 @@ def test_survives_sigkill(undisturbed, tmp_path):
         (["--time-limit", "nan"], "time_limit must be a number of seconds"),
         (["--archive", "/nowhere/all.tar"], "the archive's folder /nowhere does not exist"),
         (["--runs-per-group", "0"], "runs_per_group must be an integer >= 1"),
+        (["--scheduler", "nowhere"], "'nowhere' is no address of a dask scheduler, such as tcp://"),
     ],
 )
-def test_command_refuses_in_one_line(arguments, message, tmp_path):
-    command = [sys.executable, "-m", "milb", "study", "--scale", "smoke", "--store", str(tmp_path / "s"), *arguments]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert answer.returncode == 2 and message in answer.stderr.splitlines()[-1]
+def test_command_refuses_in_one_line(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "use_cpu_cores", lambda n: None)
+    try:
+        code = command.main(["study", "--scale", "smoke", "--store", str(tmp_path / "s"), *arguments])
+    except SystemExit as stop:  # of argparse
+        code = stop.code
+    assert code == 2 and message in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / "s").exists()
 
 

@@ -1,10 +1,11 @@
 """Many runs: a grid of them, in lockstep on one device, resumable, spread over machines."""
 
+from milb.study.cluster import connect
 from milb.study.grid import OWN_STRATEGIES, PAPER_STRATEGIES, Arm, Group, grid
-from milb.study.runner import run, run_group
+from milb.study.runner import run
 from milb.study.tables import curves, export, picks, results
 
 __all__ = [
     "OWN_STRATEGIES", "PAPER_STRATEGIES", "Arm", "Group",
-    "curves", "export", "grid", "picks", "results", "run", "run_group",
+    "connect", "curves", "export", "grid", "picks", "results", "run",
 ]  # fmt: skip

@@ -18,15 +18,22 @@ from jaxtyping import Array, ArrayLike, Float, Int, Key
 
 from milb import strategy as strategies
 from milb.checks import Data, checked_data, checked_picks
-from milb.history import COLUMNS, SELECTION, TRAINING, headroom_of, nll_statistics, round_key, score_statistics
+from milb.history import (
+    COLUMNS,
+    SELECTION,
+    TRAINING,
+    round_key,
+    saturation,
+    selection_record,
+    subset_of,
+    training_record,
+)  # fmt: skip
 from milb.mdn import Ensemble
 from milb.problems import PROBLEMS
 from milb.protocol import Options, Protocol
 from milb.strategy import Pool, Scored, Strategy
 from milb.study.grid import Group
 from milb.training import fit_buffer, negative_log_likelihood
-
-SUBSET = 2_000  # pool points whose scores are kept: every so manyth row
 
 
 @partial(jax.jit, static_argnames="protocol")
@@ -47,11 +54,10 @@ def train(
 
 
 class Proposals(NamedTuple):
-    """One strategy's answers, seeds on axis 0; scores and headroom are None where it has none."""
+    """One strategy's answers, seeds on axis 0; scores are None where it has none."""
 
     indices: Int[ArrayLike, "seeds k"]
     scores: Float[ArrayLike, "seeds N"] | None
-    headroom: Float[ArrayLike, "seeds N"] | None
 
 
 def propose(
@@ -64,7 +70,7 @@ def propose(
     k: int,
     options: Options,
 ) -> Proposals:
-    """One strategy's picks and scores on every seed, and how far below MI-LB's maximum its scores are.
+    """One strategy's picks and scores on every seed.
 
     Acquisitions and their rules are vmapped over seeds; plain functions, which may work on the host as BAIT does, are
     called seed by seed.
@@ -77,7 +83,7 @@ def propose(
         return np.asarray(strategy(keys[s], ensemble, _pool(x[s], rows[s], n), k, options))
 
     with ThreadPoolExecutor(len(keys) if jax.device_count() == 1 else 1) as threads:
-        return Proposals(np.stack(list(threads.map(of_seed, range(len(keys))))), None, None)
+        return Proposals(np.stack(list(threads.map(of_seed, range(len(keys))))), None)
 
 
 @partial(jax.jit, static_argnames=("strategy", "k", "options"))
@@ -85,10 +91,18 @@ def _propose_scored(
     strategy: Scored, keys: Array, ensembles: Ensemble, x: Array, rows: Array, n: Array, k: int, options: Options
 ) -> Proposals:
     def of_seed(key: Array, ensemble: Ensemble, x: Array, rows: Array) -> Proposals:
-        indices, scores = strategy.propose(key, ensemble, _pool(x, rows, n), k, options)
-        return Proposals(indices, scores, headroom_of(strategy, scores, ensemble))
+        return Proposals(*strategy.propose(key, ensemble, _pool(x, rows, n), k, options))
 
     return jax.vmap(of_seed)(keys, ensembles, x, rows)
+
+
+@partial(jax.jit, static_argnames="block_size")
+def _saturation(ensembles: Ensemble, x: Float[Array, "seeds S dx"], block_size: int) -> Float[Array, "seeds S 2"]:
+    return jax.vmap(partial(saturation, block_size=block_size))(ensembles, x)
+
+
+def _arm(ensembles: Ensemble, a: int) -> Ensemble:
+    return jax.tree.map(lambda leaf: leaf[:, a], ensembles)
 
 
 @jax.jit
@@ -138,6 +152,7 @@ class Lockstep:
             for seed in group.seeds
         ]
         self.data: Data = jax.tree.map(lambda *arrays: jnp.stack(arrays), *sets)
+        self.subset = self.data.x[:, subset_of(protocol.n_pool)]
         self.compiled = False
         self.roots = jnp.stack([jax.random.key(seed) for seed in group.seeds])
 
@@ -157,13 +172,13 @@ class Lockstep:
                 ensembles, nll = first(ensembles), first(nll)
             nll = np.asarray(nll)
         seconds = [time.perf_counter() - started]
-        proposals: list[Proposals | None] = [None] * len(group.arms)
-        if index < protocol.n_rounds:
-            for a in range(len(group.arms)):
-                started = time.perf_counter()
-                proposals[a] = self._propose(a, keys, ensembles, rows, count)
-                seconds.append(time.perf_counter() - started)
-        self._record(progress, index, n, nll, proposals, seconds)
+        proposals, saturated = [], []
+        for a in range(len(group.arms) if index < protocol.n_rounds else 0):
+            started = time.perf_counter()
+            proposals.append(self._propose(a, keys, ensembles, rows, count))
+            seconds.append(time.perf_counter() - started)
+            saturated.append(np.asarray(_saturation(_arm(ensembles, a), self.subset, protocol.block_size)))
+        self._record(progress, index, n, nll, proposals, saturated, seconds)
 
     def _keys(self, stream: int, index: int) -> Array:
         return jax.vmap(lambda root: round_key(root, stream, index))(self.roots)
@@ -171,9 +186,8 @@ class Lockstep:
     def _propose(self, a: int, keys: Array, ensembles: Ensemble, rows: Array, n: Array) -> Proposals:
         arm, protocol = self.group.arms[a], self.group.protocol
         options = protocol.replace(**dict(arm.options))
-        ensemble = jax.tree.map(lambda leaf: leaf[:, a], ensembles)
         strategy = strategies.get(arm.strategy)
-        proposals = propose(strategy, keys, ensemble, self.data.x, rows[:, a], n, protocol.n_query, options)
+        proposals = propose(strategy, keys, _arm(ensembles, a), self.data.x, rows[:, a], n, protocol.n_query, options)
         return jax.tree.map(np.asarray, proposals)
 
     @contextlib.contextmanager
@@ -205,33 +219,33 @@ class Lockstep:
         index: int,
         n: int,
         nll: np.ndarray,
-        proposals: list[Proposals | None],
+        proposals: list[Proposals],
+        saturated: list[np.ndarray],
         seconds: list[float],
     ) -> None:
         group, protocol = self.group, self.group.protocol
         n_seeds, n_arms = nll.shape[:2]
         metrics = np.full((n_seeds, n_arms, len(COLUMNS)), np.nan)
-        subset = np.arange(0, protocol.n_pool, -(-protocol.n_pool // SUBSET))
+        subset = subset_of(protocol.n_pool)
         scores = np.full((n_arms, len(subset)), np.nan, np.float16)
         for s, seed in enumerate(group.seeds):
             for a, arm in enumerate(group.arms):
                 where = f"{group.benchmark} {arm} seed {seed}, round {index}"
                 if not np.isfinite(nll[s, a]).all():
                     warnings.warn(f"{where}: training has diverged, the test NLL is not finite", stacklevel=3)
-                record = {"round": index, "n": n, **nll_statistics(nll[s, a])}
+                record = training_record(index, n, nll[s, a])
                 record["train_seconds"] = seconds[0] / (n_seeds * n_arms)
-                proposal = proposals[a]
-                if proposal is not None:
+                if proposals:
+                    proposal = proposals[a]
                     available = np.ones(protocol.n_pool, bool)
                     available[progress.rows[s, a, :n]] = False
                     picked = checked_picks(proposal.indices[s], available, protocol.n_query, where)
                     progress.rows[s, a, n : n + protocol.n_query] = picked
                     record["score_seconds"] = seconds[1 + a] / n_seeds
-                    if proposal.scores is not None:
-                        below = None if proposal.headroom is None else proposal.headroom[s]
-                        record |= score_statistics(proposal.scores[s], below, picked, available)
-                        if s == 0:
-                            scores[a] = proposal.scores[s][subset]
+                    of_seed = None if proposal.scores is None else proposal.scores[s]
+                    record |= selection_record(of_seed, saturated[a][s], self.data.x[s], picked, available)
+                    if s == 0 and of_seed is not None:
+                        scores[a] = of_seed[subset]
                 metrics[s, a] = [record.get(name, np.nan) for name in COLUMNS]
         progress.metrics.append(metrics)
         progress.seconds.append(seconds)

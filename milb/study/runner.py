@@ -9,6 +9,7 @@ import tarfile
 import time
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tqdm.auto import tqdm
 from milb import store as files
 from milb.devices import describe, versions
 from milb.history import COLUMNS
+from milb.study import cluster
 from milb.study.grid import Group
 from milb.study.lockstep import Lockstep, Progress
 
@@ -29,6 +31,7 @@ def run(
     archive: str | os.PathLike[str] | None = None,
     elsewhere: bool = False,
     progress: bool = True,
+    client: Any = None,
 ) -> bool:
     """Run what is left of a study.
 
@@ -45,6 +48,8 @@ def run(
             first where it exists: for machines that hand back a few files only.
         elsewhere: go on with groups begun on other devices or versions, and record that; otherwise refused.
         progress: show a bar, which leaves nothing behind.
+        client: a `dask.distributed.Client`, whose workers then run the groups, one task each; the store must be in a
+            folder that all of them see. Groups should be as many as workers or more: see `runs_per_group` of `grid`.
 
     Returns:
         Whether all groups are finished.
@@ -52,7 +57,7 @@ def run(
     Raises:
         ValueError: a group was begun on other devices or with other versions, and `elsewhere` is False; a time limit
             that is negative or no number.
-        OSError: the store or the archive cannot be written.
+        OSError: the store or the archive cannot be written, or is not the one that a cluster's workers write.
 
     Warns:
         UserWarning: a group's file was truncated or foreign and set aside; a run's training diverged.
@@ -68,15 +73,48 @@ def run(
     store.mkdir(parents=True, exist_ok=True)
     if archive is not None and archive.exists():
         _unpack(archive, store)
-    deadline = None if time_limit is None else time.monotonic() + time_limit
+    deadline = None if time_limit is None else time.time() + time_limit  # of the clock: workers of a cluster share it
     rounds = sum(group.protocol.n_rounds + 1 for group in groups)
-    with tqdm(total=rounds, desc="study", disable=not progress, leave=False) as bar:
+    runs = sum(len(group.arms) * len(group.seeds) for group in groups)
+    with tqdm(total=rounds, desc=f"study of {runs} runs", disable=not progress, leave=False) as bar:
+        if client is not None:
+            return _run_on_cluster(client, groups, store, deadline, archive, elsewhere, bar)
         return all([_run_group(group, store, deadline, archive, elsewhere, bar) for group in groups])
 
 
-def run_group(group: Group, store: str | os.PathLike[str], elsewhere: bool = False) -> bool:
-    """`run` of one group: what a worker of a cluster does."""
-    return run([group], store, elsewhere=elsewhere, progress=False)
+def _run_on_cluster(
+    client: Any,
+    groups: Sequence[Group],
+    store: Path,
+    deadline: float | None,
+    archive: Path | None,
+    elsewhere: bool,
+    bar: tqdm,
+) -> bool:
+    def look() -> int:
+        more = sum(_rounds_done(store, group) for group in groups) - bar.n
+        bar.update(more)
+        if archive is not None and more:
+            _pack(store, archive)
+        return bar.n
+
+    call = partial(_work, store=store, deadline=deadline, elsewhere=elsewhere)
+    finished = cluster.run_on(client, call, groups, look)
+    look()
+    for group in groups:
+        if finished[group] and _rounds_done(store, group) <= group.protocol.n_rounds:
+            raise FileNotFoundError(f"a worker has finished {group.name}, but not in {store}: workers must share it")
+    return all(finished.values())
+
+
+def _work(group: Group, store: Path, deadline: float | None, elsewhere: bool) -> bool:
+    """What a worker of a cluster does."""
+    time_limit = None if deadline is None else max(0.0, deadline - time.time())
+    return run([group], store, time_limit, elsewhere=elsewhere, progress=False)
+
+
+def _rounds_done(store: Path, group: Group) -> int:
+    return len(load(store / f"{group.name}.npz", group)[0].metrics)
 
 
 def _run_group(
@@ -94,7 +132,7 @@ def _run_group(
             bar.update(len(progress.metrics))
             lockstep = None
             while not progress.finished(group):
-                started = time.monotonic()
+                started = time.time()
                 last = 1.1 * sum(progress.seconds[-1]) if progress.seconds else 0
                 if deadline is not None and started + last > deadline:
                     return False
@@ -133,11 +171,11 @@ def load(path: Path, group: Group) -> tuple[Progress, list[dict[str, Any]]]:
         return Progress.new(group), []
     header, arrays = stored
     try:
-        if header["settings"] != group.settings or header["columns"] != COLUMNS:
+        if header["settings"] != group.settings:
             raise ValueError("it holds another group")
         progress = Progress(
             arrays["rows"].astype(np.int32),
-            list(arrays["metrics"]),
+            list(_as_columns(arrays["metrics"], header["columns"])),
             list(arrays.get("scores", ())),
             [row[np.isfinite(row)].tolist() for row in arrays["seconds"]],
             arrays.get("test_nll"),
@@ -147,6 +185,13 @@ def load(path: Path, group: Group) -> tuple[Progress, list[dict[str, Any]]]:
     except (KeyError, ValueError, TypeError) as error:
         files.set_aside(path, error)
         return Progress.new(group), []
+
+
+def _as_columns(metrics: np.ndarray, columns: list[str]) -> np.ndarray:
+    """The table in today's columns: NaN in those that an earlier milb did not record yet."""
+    table = np.full((*metrics.shape[:-1], len(COLUMNS)), np.nan)
+    table[..., [COLUMNS.index(name) for name in columns]] = metrics
+    return table
 
 
 def _check(progress: Progress, group: Group) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from milb import store as files
-from milb.history import COLUMNS
+from milb.history import subset_of
 
 CURVE_COLUMNS = [
     *("source", "benchmark", "strategy", "options", "seed", "scale", "n", "test_nll"),
@@ -39,7 +39,7 @@ def curves(store: str | os.PathLike[str], statistics: bool = False) -> pd.DataFr
     rows = []
     for header, arrays in results(store):
         settings, made = header["settings"], header["made"][-1]
-        metrics = dict(zip(COLUMNS, np.moveaxis(arrays["metrics"], -1, 0), strict=True))
+        metrics = dict(zip(header["columns"], np.moveaxis(arrays["metrics"], -1, 0), strict=True))
         seconds = np.nansum([metrics["train_seconds"], metrics["score_seconds"]], axis=0)
         about = (made["devices"], made["versions"]["jax"], made["versions"]["milb"], made["date"])
         for a, arm in enumerate(settings["arms"]):
@@ -72,7 +72,7 @@ def picks(
         first, k, total = protocol["n_initial"], protocol["n_query"], protocol["n_rounds"]
         rows = arrays["rows"][..., first:].reshape(*arrays["rows"].shape[:2], total, k).copy()
         rows[:, :, len(arrays["metrics"]) :] = -1
-        subset = np.arange(0, protocol["n_pool"], protocol["n_pool"] // arrays["scores"].shape[-1])
+        subset = subset_of(protocol["n_pool"])
         kept = [name for name in scored if name in settings["arms"]]
         return {
             "strategies": np.array(settings["arms"]),

@@ -14,11 +14,13 @@ ORACLES = {
     "multimodal": dict(zip(SEEDS["multimodal"], [23.10, 23.13, 23.01, 22.92, 23.07, 22.98], strict=True)),
     "ternary": dict(zip(SEEDS["ternary"], [1.324, 1.324, 1.302, 1.352, 1.339], strict=True)),
 }
-instances = pytest.mark.parametrize(("name", "seed"), [(name, seed) for name, seeds in SEEDS.items() for seed in seeds])
+INSTANCES = sorted(((name, seed) for name, seeds in SEEDS.items() for seed in seeds), key=lambda instance: instance[1])
+instances = pytest.mark.parametrize(("name", "seed"), INSTANCES)
 problems = pytest.mark.parametrize("problem", [PROBLEMS[name] for name in SEEDS], ids=SEEDS)
 
 
 @pytest.mark.slow
+@pytest.mark.sample(2)
 @instances
 def test_instance_equals_reference(reference, name, seed):
     data = PROBLEMS[name].dataset(seed)
@@ -36,6 +38,7 @@ def test_instance_equals_reference(reference, name, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.sample(2)
 @instances
 def test_oracle_equals_reference_and_the_paper(reference, name, seed):
     oracle = PROBLEMS[name].oracle_nll(seed)
