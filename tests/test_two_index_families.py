@@ -33,7 +33,7 @@ X = np.linspace(-1.5, 1.5, 7)[:, None].astype(np.float32)
 
 @pytest.fixture(scope="module")
 def data():
-    x, y = examples.split_curve_data(jax.random.key(0), 300)
+    x, y = examples.split_curve_data(jax.random.key(0), 600)
     return np.asarray(x), 10 * np.asarray(y)  # not in units of 1
 
 
@@ -50,7 +50,7 @@ def samples(trained):
 
 @pytest.fixture(scope="module")
 def moons():
-    return examples.two_moons(jax.random.key(0), 200, noise=0.1)
+    return tuple(map(np.asarray, examples.two_moons(jax.random.key(0), 200, noise=0.1)))
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +82,17 @@ def test_speaks_the_protocol(name, trained, samples):
     assert np.ptp(samples(name).mean(1), axis=0).min() > 0, "values of z differ"
     terms = jax.tree.map(np.asarray, two_index.variance_decomposition(samples(name)))
     assert_allclose(terms.total, terms.aleatoric + terms.epistemic, rtol=1e-4)
-    drawn = model.draw_z(jax.random.key(0), 20)
-    assert len(drawn) == 20 and (name == "epinet" or set(np.asarray(drawn).tolist()) == set(range(n_z)))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FITS)
 def test_entropies_add_up(name, trained):
     entropies = two_index.decompose_entropy(jax.random.key(4), trained(name), X[:2], n_z=N_Z, n_epsilon=50)
+    entropies = jax.tree.map(np.asarray, entropies)
     assert_allclose(entropies.total, entropies.aleatoric + entropies.epistemic, rtol=1e-4, atol=1e-4)
     assert (entropies.epistemic <= np.log(3) + 0.05).all()
+    drawn = np.asarray(trained(name).draw_z(jax.random.key(0), 20))
+    assert len(drawn) == 20 and (name == "epinet" or set(drawn.tolist()) == {0, 1})
 
 
 @pytest.mark.parametrize("name", ["flow_matching", "epinet", LAST])
@@ -156,6 +157,7 @@ def test_epinet_aleatoric_entropy_is_the_formula(trained):
     assert_allclose(epinet.aleatoric_entropy(model, X), stats.norm.entropy(0, stds[0, :, 0]), rtol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_mixture_ensemble_is_milbs_own(data):
     """With networks as they are drawn: a density does not ask whether it was trained."""
     network = MixtureDensityNetwork(width=8, depth=2, n_components=3, n_outputs=1)
@@ -175,11 +177,17 @@ def test_mixture_ensemble_is_milbs_own(data):
 # The classifier
 
 
+FAR = np.array([[0.5, 0.25], [-3.0, 4.0], [4.0, -3.0]], np.float32)
+
+
 def test_classifier_has_learned(classifier, moons):
     probabilities = np.asarray(bayesian_classifier.class_probabilities(jax.random.key(0), classifier, moons[0], 20))
     assert probabilities.shape == (20, 200, 2)
     assert_allclose(probabilities.sum(-1), 1, atol=1e-5)
     assert np.mean(probabilities.mean(0).argmax(-1) == moons[1]) > 0.85
+    terms = jax.tree.map(np.asarray, two_index.entropy_decomposition_categorical(probabilities))
+    assert_allclose(terms.total, terms.aleatoric + terms.epistemic, atol=1e-5)
+    assert (terms.epistemic > 0).all() and (terms.total <= np.log(2) + 1e-6).all()
 
 
 def test_g_is_the_inverse_distribution_function(classifier, moons):
@@ -199,16 +207,13 @@ def test_g_is_the_inverse_distribution_function(classifier, moons):
     assert_allclose(by_density, probabilities, rtol=1e-5)
 
 
-def test_bald_of_the_classifier_is_exact_and_nested_monte_carlo_agrees(classifier):
-    x = jnp.array([[0.5, 0.25], [-3.0, 4.0], [4.0, -3.0]])
-    exact = bayesian_classifier.decompose_entropy(jax.random.split(jax.random.key(0))[0], classifier, x, n_z=30)
-    exact = jax.tree.map(np.asarray, exact)
-    assert_allclose(exact.total, exact.aleatoric + exact.epistemic, atol=1e-5)
-    assert (exact.epistemic > 0).all() and (exact.total <= np.log(2) + 1e-6).all()
-    sampled = two_index.decompose_entropy(jax.random.key(0), classifier, x, n_z=30, n_epsilon=400)  # the same z
+@pytest.mark.exhaustive
+def test_nested_monte_carlo_agrees_with_bald(classifier):
+    exact = bayesian_classifier.decompose_entropy(jax.random.split(jax.random.key(0))[0], classifier, FAR, n_z=30)
+    sampled = two_index.decompose_entropy(jax.random.key(0), classifier, FAR, n_z=30, n_epsilon=400)  # the same z
     for a, b in zip(sampled, exact, strict=True):
         assert_allclose(a, b, atol=0.04)
-    assert two_index.sample(jax.random.key(0), classifier, x, n_z=4, n_epsilon=5).shape == (4, 5, 3)
+    assert two_index.sample(jax.random.key(0), classifier, FAR, n_z=4, n_epsilon=5).shape == (4, 5, 3)
 
 
 # Arguments
@@ -245,20 +250,20 @@ def test_settings_are_checked(call, message, data):
 
 
 def test_split_curve_has_labels_where_it_says():
-    x, y = map(np.asarray, examples.split_curve_data(jax.random.key(0), 2_000))
+    x, y = map(np.asarray, examples.split_curve_data(jax.random.key(0), 600))
     inside = [(start <= x) & (x <= end) for start, end in examples.LABELLED]
     assert np.logical_or(*inside).all()
     lengths = np.diff(examples.LABELLED, axis=1)[:, 0]
-    assert_allclose([np.mean(part) for part in inside], lengths / lengths.sum(), atol=0.03)
+    assert_allclose([np.mean(part) for part in inside], lengths / lengths.sum(), atol=0.05)
     truth = examples.split_curve(x)
     mean, variance = np.asarray(truth.mean())[:, 0], np.asarray(truth.variance())[:, 0]
     score = (y[:, 0] - mean) / np.sqrt(variance)
-    assert abs(score.mean()) < 0.1 and abs(score.std() - 1) < 0.05
+    assert abs(score.mean()) < 0.1 and abs(score.std() - 1) < 0.1
     assert (np.diff(np.asarray(truth.means), axis=1) < 0).all()
 
 
 def test_two_moons_lie_on_half_circles():
-    points, label = map(np.asarray, examples.two_moons(jax.random.key(0), 500, noise=0.0))
+    points, label = map(np.asarray, examples.two_moons(jax.random.key(0), 200, noise=0.0))
     centres = np.where(label[:, None] == 0, [[0.0, 0.0]], [[1.0, 0.5]])
     assert_allclose(np.linalg.norm(points - centres, axis=1), 1, rtol=1e-5)
     assert ((points[:, 1] > 0) | (label == 1)).all() and 0.4 < label.mean() < 0.6
