@@ -1,6 +1,17 @@
 """Figures: one function each, data in, figure out, nothing shown and nothing saved unless asked to."""
 
-from milb.plots import comparison, curves, double_well, multimodal, saturation, sphere, study, ternary
+from milb.plots import (
+    comparison,
+    curves,
+    double_well,
+    families,
+    multimodal,
+    saturation,
+    sphere,
+    study,
+    ternary,
+    two_index,
+)
 from milb.plots.sliders import explore
 from milb.plots.style import STRATEGY_STYLES, figure, save, strategy_style
 
@@ -10,6 +21,7 @@ __all__ = [
     "curves",
     "double_well",
     "explore",
+    "families",
     "figure",
     "multimodal",
     "saturation",
@@ -18,4 +30,5 @@ __all__ = [
     "strategy_style",
     "study",
     "ternary",
+    "two_index",
 ]
