@@ -14,6 +14,7 @@ Every acquisition has the signature
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -90,6 +91,18 @@ def mi_pairwise(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx
     """Pairwise disagreement of the members, in nats, by `milb.bounds.mi_pairwise`: it does not saturate."""
     del keys, options
     return bounds.mi_pairwise(_floored(predict(ensemble, x)))
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """-log gap (nats): ranks as `milb.bounds.mi_disagreement` of a self_weight > 0 does, with no ties."""
+
+    self_weight: float
+
+    def __call__(self, keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
+        """As every acquisition."""
+        del keys, options
+        return -bounds.log_disagreement_gap(_floored(predict(ensemble, x)), self.self_weight)
 
 
 def mi_certificate(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
