@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, ArrayLike, Float, Key, UInt32
 
+Kind = TypeVar("Kind", bound="GaussianMixture")
 LOG_2PI = float(np.log(2 * np.pi))
 PRNGKey = Key[Array, ""] | UInt32[Array, "2"]  # of jax.random.key or of jax.random.PRNGKey
 
@@ -103,7 +104,7 @@ class GaussianMixture:
         within = self._mean_within(std)
         return within + jnp.einsum("...kd,...ke->...de", between, between, precision="highest")
 
-    def marginal(self, member_weights: ArrayLike | None = None) -> Self:
+    def marginal(self: Kind, member_weights: ArrayLike | None = None) -> Kind:
         """The mixture over axis 0 (the members z): components (z, i) with weight w_z alpha_i, paper (marginal_gmm).
 
         Args:

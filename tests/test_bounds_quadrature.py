@@ -74,8 +74,8 @@ def test_nodes_integrate_densities_and_squares():
     np.testing.assert_allclose(second, mixture.variance()[:, 0] + mixture.mean()[:, 0] ** 2, rtol=1e-3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("log_std_range", [0.5, pytest.param(13.8, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("log_std_range", [0.5, 13.8])
 def test_bounds_enclose_what_quadrature_finds(log_std_range):
     """Without the error of sampling, which hides a bound that is wrong by a little."""
     with jax.enable_x64(True):
@@ -96,6 +96,7 @@ def test_bounds_enclose_what_quadrature_finds(log_std_range):
         assert (bounds.mi_upper_bound(members) >= information - 1e-5).all()
 
 
+@pytest.mark.exhaustive
 def test_monte_carlo_agrees():
     members = random_members(3)
     estimate = bounds.mi_monte_carlo(jax.random.key(0), members, 4_096)

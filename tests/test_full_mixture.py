@@ -48,6 +48,7 @@ def test_equals_mixture_where_covariances_are_diagonal():
     np.testing.assert_allclose(full.sample(key, (3,)), diagonal.sample(key, (3,)), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_moments_agree_with_samples():
     mixture = random_full(2)
     samples = np.asarray(mixture.sample(jax.random.key(0), (100_000,)))

@@ -116,9 +116,7 @@ def _mi_upper_bound(members: GaussianMixture, log_member_weights: Float[Array, "
     def of_block(block: Block) -> Array:
         log_alpha = block.log_weights + math.log(n_members)
         log_b = log_alpha + log_w
-        kl = [
-            log_sums(pair_logs(log_kl(block), block.leaves, shifts), log_b, shifts) for shifts in (inside, outside)
-        ]
+        kl = [log_sums(pair_logs(log_kl(block), block.leaves, shifts), log_b, shifts) for shifts in (inside, outside)]
         pairs = [(pair_logs(_log_huber_and_bhattacharyya(block), block.leaves, inside), inside)]
         lower_of_members = jnp.maximum(*_excess_of_lower_bounds(block, pairs, log_alpha, axis=1))
         return jnp.concatenate([_excess(log_b, kl, axis=(0, 1))[None], lower_of_members])
