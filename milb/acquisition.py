@@ -14,7 +14,6 @@ Every acquisition has the signature
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -93,16 +92,12 @@ def mi_pairwise(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx
     return bounds.mi_pairwise(_floored(predict(ensemble, x)))
 
 
-@dataclass(frozen=True)
-class Disagreement:
-    """-log gap (nats): ranks as `milb.bounds.mi_disagreement` of a self_weight > 0 does, with no ties."""
-
-    self_weight: float
-
-    def __call__(self, keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
-        """As every acquisition."""
-        del keys, options
-        return -bounds.log_disagreement_gap(_floored(predict(ensemble, x)), self.self_weight)
+def negative_log_disagreement_gap(
+    keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options, self_weight: float = 1.0
+) -> Float[Array, "B"]:
+    """-log gap (nats): ranks as `milb.bounds.mi_disagreement` does, with no ties; 1 is the member-level bound."""
+    del keys, options
+    return -bounds.log_disagreement_gap(_floored(predict(ensemble, x)), self_weight)
 
 
 def mi_certificate(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
@@ -133,8 +128,7 @@ def paide(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], op
 def member_means(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
     """Features (B, E * D): the means that all members predict, in units of y."""
     del keys, options
-    means = predict(ensemble, x).mean()
-    return means.transpose(1, 0, 2).reshape(len(x), -1)
+    return predict(ensemble, x).mean().transpose(1, 0, 2).reshape(len(x), -1)
 
 
 def last_layer(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
@@ -173,6 +167,7 @@ ACQUISITIONS: dict[str, Acquisition] = {
     "negative-log-matched-gap": negative_log_matched_gap,
     "mi-matched": mi_matched,
     "mi-pairwise": mi_pairwise,
+    "negative-log-disagreement-gap": negative_log_disagreement_gap,
     "mi-certificate": mi_certificate,
     "mi-monte-carlo": mi_monte_carlo,
     "paide": paide,
@@ -181,8 +176,7 @@ ACQUISITIONS: dict[str, Acquisition] = {
 
 def mi_lower_bound_maximum(ensemble: Ensemble) -> Float[Array, ""]:
     """The largest value that MI-LB takes for this ensemble, in nats: log E - D/2 (1 - log 2)."""
-    log_weights = jnp.full(ensemble.n_members, -jnp.log(ensemble.n_members))
-    return bounds.mi_lower_bound_maximum(log_weights, ensemble.n_outputs)
+    return bounds.mi_lower_bound_maximum(jnp.full(ensemble.n_members, -jnp.log(ensemble.n_members)), ensemble.n_outputs)
 
 
 def score_pool(
@@ -194,8 +188,7 @@ def score_pool(
 ) -> Float[Array, "N"]:
     """Scores of all N points, `options.block_size` at a time on every device.
 
-    Memory is that of the blocks, whatever N. Neither the number of devices nor the block size changes a score beyond
-    rounding. Usable inside jit.
+    Memory is that of the blocks, whatever N. Devices and block size change a score by rounding only. Usable inside jit.
 
     Args:
         acquisition: one of `ACQUISITIONS`, or your own function of the same signature.
@@ -232,9 +225,7 @@ def _map_pool(function: Acquisition, key: PRNGKey, ensemble: Ensemble, x: Array,
             keys = jax.vmap(partial(jax.random.fold_in, key))(index)
             values = function(keys, ensemble, x[index], options)
             if values.shape[:1] != (block,):
-                raise ValueError(
-                    f"{function} returned shape {values.shape} for {block} points: one row a point, please"
-                )
+                raise ValueError(f"{function} returned shape {values.shape} for {block} points: one row a point")
             return values
 
         blocks = jax.lax.map(of_block, index.reshape(-1, block))
@@ -252,12 +243,8 @@ def _map_pool(function: Acquisition, key: PRNGKey, ensemble: Ensemble, x: Array,
 
 
 def _floored(members: Mixture) -> Mixture:
-    variances = jnp.maximum(members.variances, VARIANCE_FLOOR)
-    return Mixture(members.log_weights, members.means, variances)
+    return Mixture(members.log_weights, members.means, jnp.maximum(members.variances, VARIANCE_FLOOR))
 
 
 def _epistemic_variance(members: Mixture, options: Options) -> Array:
-    return REDUCTIONS[options.variance](members.mean().var(0), axis=-1)
-
-
-REDUCTIONS = {"mean": jnp.mean, "trace": jnp.sum}
+    return {"mean": jnp.mean, "trace": jnp.sum}[options.variance](members.mean().var(0), axis=-1)

@@ -28,6 +28,10 @@ def is_concrete(*arrays: ArrayLike) -> bool:
 class GaussianMixture:
     """A batch of mixtures p(y) = sum_k w_k N(y; m_k, C_k), whatever describes the covariances C_k.
 
+    A subclass adds, beside `sample`: component_variances() and log_pivots(), (..., K, D), the diagonals of the C_k and
+    logs whose sum over D is log |C_k|; _minus_two_log_density(y), -2 log N(y; m_k, C_k), (..., K), of y (..., 1, D);
+    and _mean_within(std), sum_k w_k C_k in units of std, (..., D, D).
+
     Attributes:
         log_weights: (..., K), normalised over K; -inf switches a component off.
         means: (..., K, D), in the units of y.
@@ -45,22 +49,6 @@ class GaussianMixture:
     def n_dimensions(self) -> int:
         """D."""
         return self.means.shape[-1]
-
-    def component_variances(self) -> Float[Array, "*batch K D"]:
-        """Diagonals of the C_k."""
-        raise NotImplementedError
-
-    def log_pivots(self) -> Float[Array, "*batch K D"]:
-        """Log squared diagonals of the C_k's Cholesky factors: over D they sum to log |C_k|."""
-        raise NotImplementedError
-
-    def _minus_two_log_density(self, y: Array) -> Array:
-        """-2 log N(y; m_k, C_k), (..., K), of y (..., 1, D)."""
-        raise NotImplementedError
-
-    def _mean_within(self, std: Array) -> Array:
-        """sum_k w_k C_k, (..., D, D), in units of std (..., D)."""
-        raise NotImplementedError
 
     @jax.jit
     def component_log_prob(self, y: ArrayLike) -> Float[Array, "*batch K"]:

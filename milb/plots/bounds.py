@@ -69,7 +69,7 @@ def by_dimension(
         ax.axhline(0, color="#999999", lw=0.8)
         ax.set(title=f"D = {n_dimensions}", xlabel="separation (std)")
     axes[0, 0].set_ylabel("nats")
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return fig
 
 
