@@ -92,6 +92,14 @@ def mi_pairwise(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx
     return bounds.mi_pairwise(_floored(predict(ensemble, x)))
 
 
+def negative_log_disagreement_gap(
+    keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options, self_weight: float = 1.0
+) -> Float[Array, "B"]:
+    """-log gap (nats): ranks as `milb.bounds.mi_disagreement` does, with no ties; 1 is the member-level bound."""
+    del keys, options
+    return -bounds.log_disagreement_gap(_floored(predict(ensemble, x)), self_weight)
+
+
 def mi_certificate(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
     """The best certified lower bound, in nats, by `milb.bounds.mi_certificate`: it saturates at log E."""
     del keys, options
@@ -120,8 +128,7 @@ def paide(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], op
 def member_means(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
     """Features (B, E * D): the means that all members predict, in units of y."""
     del keys, options
-    means = predict(ensemble, x).mean()
-    return means.transpose(1, 0, 2).reshape(len(x), -1)
+    return predict(ensemble, x).mean().transpose(1, 0, 2).reshape(len(x), -1)
 
 
 def last_layer(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
@@ -160,6 +167,7 @@ ACQUISITIONS: dict[str, Acquisition] = {
     "negative-log-matched-gap": negative_log_matched_gap,
     "mi-matched": mi_matched,
     "mi-pairwise": mi_pairwise,
+    "negative-log-disagreement-gap": negative_log_disagreement_gap,
     "mi-certificate": mi_certificate,
     "mi-monte-carlo": mi_monte_carlo,
     "paide": paide,
@@ -175,8 +183,7 @@ def score_pool(
 ) -> Float[Array, "N"]:
     """Scores of all N points, `options.block_size` at a time on every device.
 
-    Memory is that of the blocks, whatever N. Neither the number of devices nor the block size changes a score beyond
-    rounding. Usable inside jit.
+    Memory is that of the blocks, whatever N. Devices and block size change a score by rounding only. Usable inside jit.
 
     Args:
         acquisition: one of `ACQUISITIONS`, or your own function of the same signature.
@@ -213,9 +220,7 @@ def _map_pool(function: Acquisition, key: PRNGKey, ensemble: Ensemble, x: Array,
             keys = jax.vmap(partial(jax.random.fold_in, key))(index)
             values = function(keys, ensemble, x[index], options)
             if values.shape[:1] != (block,):
-                raise ValueError(
-                    f"{function} returned shape {values.shape} for {block} points: one row a point, please"
-                )
+                raise ValueError(f"{function} returned shape {values.shape} for {block} points: one row a point")
             return values
 
         blocks = jax.lax.map(of_block, index.reshape(-1, block))
@@ -233,12 +238,8 @@ def _map_pool(function: Acquisition, key: PRNGKey, ensemble: Ensemble, x: Array,
 
 
 def _floored(members: Mixture) -> Mixture:
-    variances = jnp.maximum(members.variances, VARIANCE_FLOOR)
-    return Mixture(members.log_weights, members.means, variances)
+    return Mixture(members.log_weights, members.means, jnp.maximum(members.variances, VARIANCE_FLOOR))
 
 
 def _epistemic_variance(members: Mixture, options: Options) -> Array:
-    return REDUCTIONS[options.variance](members.mean().var(0), axis=-1)
-
-
-REDUCTIONS = {"mean": jnp.mean, "trace": jnp.sum}
+    return {"mean": jnp.mean, "trace": jnp.sum}[options.variance](members.mean().var(0), axis=-1)

@@ -179,6 +179,7 @@ STRATEGIES: dict[str, Strategy] = {
     "mi-lb-maxdist": Scored(acquisition.mi_lower_bound, max_dist),
     "mi-lb-lcmd": Scored(acquisition.negative_log_overlap_gap, lcmd),
     "mi-matched": Scored(acquisition.negative_log_matched_gap, top_k),
+    "mi-members": Scored(acquisition.negative_log_disagreement_gap, top_k),
     "mi-pairwise": Scored(acquisition.mi_pairwise, top_k),
     "mi-pairwise-maxdist": Scored(acquisition.mi_pairwise, max_dist),
     "mi-pairwise-lcmd": Scored(acquisition.mi_pairwise, lcmd),

@@ -27,6 +27,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jaxtyping.install_import_hook(
     [
         "milb.mixture",
+        "milb.full_mixture",
         "milb.bounds",
         "milb.mdn",
         "milb.training",

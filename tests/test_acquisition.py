@@ -31,7 +31,7 @@ def ensemble(data):
     return fit(jax.random.key(0), data.x[:20], data.y[:20], PROTOCOL)
 
 
-COSTLY = {"mi-certificate", "mi-monte-carlo", "paide", "mi-matched"}  # to compile
+COSTLY = {"mi-certificate", "mi-monte-carlo", "paide", "mi-matched", "negative-log-disagreement-gap"}  # to compile
 every_acquisition = pytest.mark.parametrize(
     "acquisition",
     [

@@ -12,26 +12,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from milb.bounds.blocks import Block, Leaves, over_lanes
+from milb.bounds.disagreement import log_overlap_of_others
 from milb.bounds.pairs import (
-    Block,
-    Leaves,
     LogKernel,
     Shifts,
     between_members,
     entropy_of_weights,
     log_sums,
-    over_lanes,
     pair_logs,
-    sum_log,
     weighted_sum,
     within_members,
 )
-from milb.bounds.pairwise import log_kl, log_overlap_of_others
-from milb.mixture import LOG_2PI, Mixture, log_weights_of_members
+from milb.bounds.pairwise import log_kl
+from milb.mixture import LOG_2PI, GaussianMixture, log_weights_of_members
 
 
 @jax.jit
-def entropy_upper_bound_moments(mixture: Mixture) -> Float[Array, "*batch"]:
+def entropy_upper_bound_moments(mixture: GaussianMixture) -> Float[Array, "*batch"]:
     """Upper bound on the differential entropy: that of the Gaussian with the mixture's mean and covariance, in nats.
 
     U_G = 1/2 log((2 pi e)^D |Cov Y|), for among all densities of one covariance the Gaussian's has the largest entropy.
@@ -51,7 +49,7 @@ def entropy_upper_bound_moments(mixture: Mixture) -> Float[Array, "*batch"]:
     return constant + 0.5 * (jnp.log(mixture.variance()).sum(-1) + _log_det_of_correlations(mixture))
 
 
-def mi_certificate(members: Mixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:
+def mi_certificate(members: GaussianMixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:
     r"""Certified lower bound on the mutual information I(Y; Z | x), in nats: the best of all lower bounds here.
 
         min(H(w), max(0, max{L_Huber, L_1/2}(p) - sum_z w_z min{U_KL, U_G}(p_z), member-level))
@@ -75,7 +73,7 @@ def mi_certificate(members: Mixture, member_weights: ArrayLike | None = None) ->
     return _mi_certificate(members, log_weights_of_members(members, member_weights))
 
 
-def mi_upper_bound(members: Mixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:
+def mi_upper_bound(members: GaussianMixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:
     r"""Upper bound on the mutual information I(Y; Z | x), in nats.
 
         min(H(w), min{U_KL, U_G}(p) - sum_z w_z max{L_Huber, L_1/2}(p_z))
@@ -86,7 +84,7 @@ def mi_upper_bound(members: Mixture, member_weights: ArrayLike | None = None) ->
 
 
 @jax.jit
-def _mi_certificate(members: Mixture, log_member_weights: Float[Array, "E"]) -> Float[Array, "*batch"]:
+def _mi_certificate(members: GaussianMixture, log_member_weights: Float[Array, "E"]) -> Float[Array, "*batch"]:
     n_members, n_components = len(members.means), members.n_components
     log_w = log_member_weights[:, None, None]
     inside, outside = within_members(n_components), between_members(n_members, n_components)
@@ -94,11 +92,12 @@ def _mi_certificate(members: Mixture, log_member_weights: Float[Array, "E"]) -> 
     def of_block(block: Block) -> Array:
         log_alpha = block.log_weights + math.log(n_members)
         kernel = _log_huber_and_bhattacharyya(block)
-        pairs = [(pair_logs(*kernel, shifts), shifts) for shifts in (inside, outside)]
+        pairs = [(pair_logs(kernel, block.leaves, shifts), shifts) for shifts in (inside, outside)]
         huber, bhattacharyya = _excess_of_lower_bounds(block, pairs, log_alpha + log_w, axis=(0, 1))
         log_others = log_overlap_of_others(pairs[1][0][1], log_alpha, log_w)
         overlap = -weighted_sum(log_w, jnp.logaddexp(log_w, log_others), axis=(0, 1))
-        kl_of_members = _excess(log_alpha, [log_sums(pair_logs(*log_kl(block), inside), log_alpha, inside)], axis=1)
+        kl = pair_logs(log_kl(block), block.leaves, inside)
+        kl_of_members = _excess(log_alpha, [log_sums(kl, log_alpha, inside)], axis=1)
         return jnp.concatenate([jnp.stack([jnp.maximum(huber, bhattacharyya), overlap]), kl_of_members])
 
     rows = over_lanes(of_block, members.marginal(), n_members)
@@ -109,7 +108,7 @@ def _mi_certificate(members: Mixture, log_member_weights: Float[Array, "E"]) -> 
 
 
 @jax.jit
-def _mi_upper_bound(members: Mixture, log_member_weights: Float[Array, "E"]) -> Float[Array, "*batch"]:
+def _mi_upper_bound(members: GaussianMixture, log_member_weights: Float[Array, "E"]) -> Float[Array, "*batch"]:
     n_members, n_components = len(members.means), members.n_components
     log_w = log_member_weights[:, None, None]
     inside, outside = within_members(n_components), between_members(n_members, n_components)
@@ -117,8 +116,8 @@ def _mi_upper_bound(members: Mixture, log_member_weights: Float[Array, "E"]) -> 
     def of_block(block: Block) -> Array:
         log_alpha = block.log_weights + math.log(n_members)
         log_b = log_alpha + log_w
-        kl = [log_sums(pair_logs(*log_kl(block), shifts), log_b, shifts) for shifts in (inside, outside)]
-        pairs = [(pair_logs(*_log_huber_and_bhattacharyya(block), inside), inside)]
+        kl = [log_sums(pair_logs(log_kl(block), block.leaves, shifts), log_b, shifts) for shifts in (inside, outside)]
+        pairs = [(pair_logs(_log_huber_and_bhattacharyya(block), block.leaves, inside), inside)]
         lower_of_members = jnp.maximum(*_excess_of_lower_bounds(block, pairs, log_alpha, axis=1))
         return jnp.concatenate([_excess(log_b, kl, axis=(0, 1))[None], lower_of_members])
 
@@ -128,16 +127,15 @@ def _mi_upper_bound(members: Mixture, log_member_weights: Float[Array, "E"]) -> 
     return jnp.clip(upper - lower_of_members, 0, entropy_of_weights(log_member_weights))
 
 
-def _log_huber_and_bhattacharyya(block: Block) -> tuple[LogKernel, Leaves]:
+def _log_huber_and_bhattacharyya(block: Block) -> LogKernel:
     """log t_mn (in units in which t_mm = |C_m|^(-1/2)) and minus Bhattacharyya's divergence: symmetric, two in one."""
 
     def log_kernels(here: Leaves, there: Leaves) -> tuple[Array, ...]:
-        pooled = 0.5 * (here[1] + there[1])
-        squares = (block.squared_differences(here[0], there[0]) / pooled).sum(0)
-        log_det = sum_log(pooled)
-        return -0.25 * squares - 0.5 * log_det, -0.125 * squares - 0.5 * log_det + 0.25 * (here[2] + there[2])
+        squares, log_det = block.pooled(here, there, 0.5, 0.5)
+        bhattacharyya = -0.125 * squares - 0.5 * log_det + 0.25 * (here[-1] + there[-1])
+        return -0.25 * squares - 0.5 * log_det, bhattacharyya
 
-    return log_kernels, (block.means, block.variances, sum_log(block.variances))
+    return log_kernels
 
 
 def _excess_of_lower_bounds(
@@ -147,8 +145,8 @@ def _excess_of_lower_bounds(
     log_t, log_similarity = (
         [log_sums((logs[which],), log_weights, shifts) for logs, shifts in pairs] for which in (0, 1)
     )
-    slack = 0.5 * len(block.means) * (1 - math.log(2))
-    over_own = [log_sum + 0.5 * sum_log(block.variances) for log_sum in log_t]
+    slack = 0.5 * len(block.log_scale) * (1 - math.log(2))
+    over_own = [log_sum + 0.5 * block.log_det for log_sum in log_t]
     return _excess(log_weights, over_own, axis) - slack, _excess(log_weights, log_similarity, axis)
 
 
@@ -160,25 +158,20 @@ def _excess(log_weights: Array, log_others: list[Array], axis: int | tuple[int, 
     return -weighted_sum(log_weights, total, axis)
 
 
-def _excess_of_moments(mixture: Mixture) -> Array:
+def _excess_of_moments(mixture: GaussianMixture) -> Array:
     """Of `entropy_upper_bound_moments`, (...)."""
-    ratios = jnp.log(mixture.variance())[..., None, :] - jnp.log(mixture.variances)
+    ratios = jnp.log(mixture.variance())[..., None, :] - mixture.log_pivots()
     return 0.5 * (weighted_sum(mixture.log_weights, ratios.sum(-1), axis=-1) + _log_det_of_correlations(mixture))
 
 
-def _log_det_of_correlations(mixture: Mixture) -> Array:
+def _log_det_of_correlations(mixture: GaussianMixture) -> Array:
     """Log determinant of Y's correlation matrix, (...), rounded upwards."""
     if mixture.n_dimensions == 1:
         return jnp.zeros_like(mixture.log_weights[..., 0])
-    weights, variance = jnp.exp(mixture.log_weights)[..., None], mixture.variance()
-    within = (weights * mixture.variances).sum(-2) / variance
-    between = jnp.sqrt(weights) * (mixture.means - mixture.mean()[..., None, :]) / jnp.sqrt(variance)[..., None, :]
-    n_dimensions = mixture.n_dimensions
-    identity = jnp.eye(n_dimensions, dtype=variance.dtype)
-    identity = jnp.broadcast_to(identity, (*variance.shape, n_dimensions))
-    jitter = 10 * n_dimensions * jnp.finfo(variance.dtype).eps
-    correlations = jnp.einsum("...kd,...ke->...de", between, between, precision="highest")
-    correlations = correlations + identity * (within + jitter)[..., None]
+    n_dimensions, correlations = mixture.n_dimensions, mixture.correlation()
+    jitter = 10 * n_dimensions * jnp.finfo(correlations.dtype).eps
+    identity = jnp.broadcast_to(jnp.eye(n_dimensions, dtype=correlations.dtype), correlations.shape)
+    correlations = correlations + jitter * identity
     root = jnp.linalg.cholesky(correlations, symmetrize_input=False)
     return 2 * jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1)).sum(-1)
 

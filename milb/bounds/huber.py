@@ -9,23 +9,20 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, ArrayLike, Float
 
+from milb.bounds.blocks import Block, Leaves, over_lanes
 from milb.bounds.pairs import (
-    Block,
-    Leaves,
     LogKernel,
     between_members,
     entropy_of_weights,
     log_sum_of_pairs,
-    over_lanes,
-    sum_log,
     weighted_sum,
     within_members,
 )
-from milb.mixture import LOG_2PI, Mixture, log_weights_of_members
+from milb.mixture import LOG_2PI, GaussianMixture, log_weights_of_members
 
 
 @jax.jit
-def entropy_lower_bound(mixture: Mixture) -> Float[Array, "*batch"]:
+def entropy_lower_bound(mixture: GaussianMixture) -> Float[Array, "*batch"]:
     """Huber's lower bound on the differential entropy, in nats.
 
     H_lower = -sum_i w_i log sum_j w_j N(m_i; m_j, C_i + C_j): Jensen's inequality on each component.
@@ -49,7 +46,7 @@ def entropy_lower_bound(mixture: Mixture) -> Float[Array, "*batch"]:
 
 
 @jax.jit
-def entropy_upper_bound(mixture: Mixture) -> Float[Array, "*batch"]:
+def entropy_upper_bound(mixture: GaussianMixture) -> Float[Array, "*batch"]:
     """Huber's upper bound on the differential entropy, in nats.
 
     H_upper = sum_i w_i (-log w_i + 1/2 log((2 pi e)^D |C_i|)): the entropy of Y and its component together.
@@ -66,13 +63,13 @@ def entropy_upper_bound(mixture: Mixture) -> Float[Array, "*batch"]:
     return mean_component_entropy(mixture) - weighted_sum(mixture.log_weights, mixture.log_weights, axis=-1)
 
 
-def mean_component_entropy(mixture: Mixture) -> Float[Array, "*batch"]:
+def mean_component_entropy(mixture: GaussianMixture) -> Float[Array, "*batch"]:
     """sum_i w_i 1/2 log((2 pi e)^D |C_i|), in nats, (...)."""
-    entropies = 0.5 * (mixture.n_dimensions * (LOG_2PI + 1) + jnp.log(mixture.variances).sum(-1))
+    entropies = 0.5 * (mixture.n_dimensions * (LOG_2PI + 1) + mixture.log_pivots().sum(-1))
     return weighted_sum(mixture.log_weights, entropies, axis=-1)
 
 
-def log_overlap_gap(members: Mixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:
+def log_overlap_gap(members: GaussianMixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:
     r"""Log of the overlap gap: how far MI-LB stays below the largest value it can take, kept in logs.
 
     With m running over all components (z, i), b_m = w_z alpha_i and t_mn = N(m_m; m_n, C_m + C_n),
@@ -98,7 +95,7 @@ def log_overlap_gap(members: Mixture, member_weights: ArrayLike | None = None) -
     return _log_overlap_gap(members, log_weights_of_members(members, member_weights))
 
 
-def mi_lower_bound(members: Mixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:
+def mi_lower_bound(members: GaussianMixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:
     r"""MI-LB, a lower bound on the mutual information I(Y; Z | x) between output and ensemble member, in nats.
 
     MI-LB = H_lower(marginal) - sum_z w_z H_upper(member z), computed as a constant minus an overlap gap:
@@ -134,7 +131,7 @@ def mi_lower_bound(members: Mixture, member_weights: ArrayLike | None = None) ->
 
 
 @jax.jit
-def _mi_lower_bound(members: Mixture, log_member_weights: Float[Array, "E"]) -> Float[Array, "*batch"]:
+def _mi_lower_bound(members: GaussianMixture, log_member_weights: Float[Array, "E"]) -> Float[Array, "*batch"]:
     gap = jnp.exp(_log_overlap_gap(members, log_member_weights))
     return mi_lower_bound_maximum(log_member_weights, members.n_dimensions) - gap
 
@@ -144,7 +141,7 @@ def mi_lower_bound_maximum(log_member_weights: Float[Array, "E"], n_dimensions: 
     return entropy_of_weights(log_member_weights) - 0.5 * n_dimensions * (1 - math.log(2))
 
 
-def mi_matched(members: Mixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:
+def mi_matched(members: GaussianMixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:
     r"""Huber's lower bound of the marginal minus the mean of the members' own, in nats; not a bound on I(Y; Z | x).
 
     The slack of both cancels: 0 for identical members, H(w) at most. Computed as H(w) - e^{log_matched_gap}, which
@@ -164,7 +161,7 @@ def mi_matched(members: Mixture, member_weights: ArrayLike | None = None) -> Flo
     return entropy_of_weights(log_member_weights) - jnp.exp(_log_matched_gap(members, log_member_weights))
 
 
-def log_matched_gap(members: Mixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:
+def log_matched_gap(members: GaussianMixture, member_weights: ArrayLike | None = None) -> Float[Array, "*batch"]:
     r"""Log of how far `mi_matched` stays below H(w), its largest value, kept in logs: rank by minus this.
 
     With m running over all components (z, i), b_m = w_z alpha_i and t_mn = N(m_m; m_n, C_m + C_n), let R_m be the
@@ -182,7 +179,7 @@ def log_matched_gap(members: Mixture, member_weights: ArrayLike | None = None) -
 
 
 @jax.jit
-def _log_overlap_gap(members: Mixture, log_member_weights: Float[Array, "E"]) -> Float[Array, "*batch"]:
+def _log_overlap_gap(members: GaussianMixture, log_member_weights: Float[Array, "E"]) -> Float[Array, "*batch"]:
     def of_block(block: Block) -> Array:
         return log_gap(block.log_weights, _log_others(block), block.log_weights + log_self_overlap(block))
 
@@ -190,13 +187,12 @@ def _log_overlap_gap(members: Mixture, log_member_weights: Float[Array, "E"]) ->
 
 
 @jax.jit
-def _log_matched_gap(members: Mixture, log_member_weights: Array) -> Array:
+def _log_matched_gap(members: GaussianMixture, log_member_weights: Array) -> Array:
     n_members, n_components = len(members.means), members.n_components
 
     def of_block(block: Block) -> Array:
-        leaves = (block.means, block.variances)
         inside, outside = (
-            log_sum_of_pairs(log_overlap(block), leaves, block.log_weights, shifts)
+            log_sum_of_pairs(log_overlap(block), block.leaves, block.log_weights, shifts)
             for shifts in (within_members(n_components), between_members(n_members, n_components))
         )
         own = block.log_weights + log_self_overlap(block)
@@ -208,22 +204,22 @@ def _log_matched_gap(members: Mixture, log_member_weights: Array) -> Array:
 def _log_others(block: Block) -> Array:
     """log sum_{n != m} b_n t_mn for every component m of a plain mixture, (1, M, lanes)."""
     shifts = within_members(block.log_weights.shape[1])
-    return log_sum_of_pairs(log_overlap(block), (block.means, block.variances), block.log_weights, shifts)
+    return log_sum_of_pairs(log_overlap(block), block.leaves, block.log_weights, shifts)
 
 
 def log_overlap(block: Block) -> LogKernel:
-    """log t_mn from means and variances, without (2 pi)^(-D/2) and in the units of the block's scale."""
+    """log t_mn without (2 pi)^(-D/2) and in the units of the block's scale."""
 
     def log_t(here: Leaves, there: Leaves) -> tuple[Array, ...]:
-        summed = here[1] + there[1]
-        return (-0.5 * ((block.squared_differences(here[0], there[0]) / summed).sum(0) + sum_log(summed)),)
+        squares, log_det = block.pooled(here, there, 1.0, 1.0)
+        return (-0.5 * (squares + log_det),)
 
     return log_t
 
 
 def log_self_overlap(block: Block) -> Array:
     """log t_mm likewise, (E, K, lanes)."""
-    return -0.5 * sum_log(2 * block.variances)
+    return -0.5 * (block.log_det + len(block.log_scale) * math.log(2))
 
 
 def log_gap(log_weights: Array, log_others: Array, log_own: Array) -> Array:

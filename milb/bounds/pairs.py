@@ -1,14 +1,13 @@
 """Sums over pairs of components, which all closed-form bounds are made of.
 
-Mixtures lie innermost, one a lane, dimensions outermost, so that pairs of components are made by instructions on long
-rows. A component meets the others as neighbours on a ring: slices of a doubled array, for one shift after the other.
-With M components and D dimensions that is O(M^2 D) operations a mixture, in blocks: memory is O(M^2) times a fixed
-number of mixtures, and no array over pairs and dimensions exists.
+In the layout of `milb.bounds.blocks` pairs of components are made by instructions on long rows. A component meets the
+others as neighbours on a ring: slices of a doubled array, for one shift after the other. With M components and D
+dimensions that is O(M^2 D) operations a mixture, in blocks: memory is O(M^2) times a fixed number of mixtures, and no
+array over pairs and dimensions exists.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -18,40 +17,10 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array
 
-from milb.devices import by_backend
-from milb.mixture import Mixture
+from milb.bounds.blocks import Leaves
 
-# Mixtures handled at once: long enough rows for vector instructions, M^2 of them still fit a core's cache.
-_LANES = (256, 8_192)
-# Variances scaled to about 1 may spread over 1e-12 to 1e12: three factors of a product stay within float32.
-_FACTORS = 3
-
-Leaves = tuple[Array, ...]
 # From components m and, for each of them, a partner n: log k(m, n), and log k(n, m) unless it is the same.
 LogKernel = Callable[[Leaves, Leaves], tuple[Array, ...]]
-
-
-class Block(NamedTuple):
-    """Mixtures of members z = 1 .. E with components i = 1 .. K each; a plain mixture has one member.
-
-    Attributes:
-        log_weights: (E, K, lanes), log b of component (z, i) in the whole mixture.
-        means: (D, E, K, lanes), as given.
-        variances: (D, E, K, lanes), divided by the squared scale of their dimension.
-        log_scale: (D, 1, 1, lanes), of the middle of a dimension's range of standard deviations, so that its ends
-            are equally far from overflow. A change of units moves bounds by a known amount: constant to gradients.
-        per_unit: (D, 1, 1, lanes), e^{-log_scale}.
-    """
-
-    log_weights: Array
-    means: Array
-    variances: Array
-    log_scale: Array
-    per_unit: Array
-
-    def squared_differences(self, here: Array, there: Array) -> Array:
-        """Of means, scaled once they are taken, so that what is far from a pair cannot round it."""
-        return ((here - there) * self.per_unit) ** 2
 
 
 class Shifts(NamedTuple):
@@ -59,37 +28,6 @@ class Shifts(NamedTuple):
 
     steps: np.ndarray
     n_two_way: int
-
-
-def over_lanes(function: Callable[[Block], Array], mixture: Mixture, n_members: int = 1) -> Array:
-    """A function from a block to (..., lanes), for all mixtures (*batch): returns (*batch, ...).
-
-    Args:
-        mixture: log_weights (*batch, E K), components of a member side by side.
-        n_members: E.
-    """
-    batch = mixture.log_weights.shape[:-1]
-    flat = math.prod(batch)
-    lanes = min(by_backend(*_LANES), max(flat, 1))
-    n_blocks = -(-flat // lanes)
-
-    def to_lanes(leaf: Array, trailing: int) -> Array:
-        rows = leaf.reshape(flat, *leaf.shape[leaf.ndim - trailing :])
-        rows = jnp.pad(rows, ((0, n_blocks * lanes - flat), *[(0, 0)] * trailing), constant_values=1)
-        rows = rows.reshape(n_blocks, lanes, *rows.shape[1:])
-        rows = rows.transpose(0, *range(rows.ndim - 1, 1, -1), 1)
-        return rows.reshape(*rows.shape[:-2], n_members, mixture.n_components // n_members, lanes)
-
-    def one_block(block: tuple[Array, Array, Array]) -> Array:
-        log_weights, means, variances = block
-        log_variances = jax.lax.stop_gradient(jnp.log(variances))
-        log_scale = 0.25 * (log_variances.max((1, 2), keepdims=True) + log_variances.min((1, 2), keepdims=True))
-        scaled_variances = variances * jnp.exp(-2 * log_scale)
-        return function(Block(log_weights, means, scaled_variances, log_scale, jnp.exp(-log_scale)))
-
-    leaves = (to_lanes(mixture.log_weights, 1), to_lanes(mixture.means, 2), to_lanes(mixture.variances, 2))
-    results = jnp.moveaxis(jax.lax.map(one_block, leaves), -1, 1)
-    return results.reshape(n_blocks * lanes, *results.shape[2:])[:flat].reshape(*batch, *results.shape[2:])
 
 
 def within_members(n_components: int) -> Shifts:
@@ -147,14 +85,6 @@ def log_sums(logs: tuple[Array, ...], log_weights: Array, shifts: Shifts) -> Arr
 def log_sum_of_pairs(log_kernel: LogKernel, leaves: Leaves, log_weights: Array, shifts: Shifts) -> Array:
     """`log_sums` of `pair_logs`, (E, K, lanes)."""
     return log_sums(pair_logs(log_kernel, leaves, shifts), log_weights, shifts)
-
-
-def sum_log(values: Array) -> Array:
-    """Sum of logs over axis 0, as logs of products of a few factors each: a logarithm costs ten products."""
-    total = 0.0
-    for start in range(0, values.shape[0], _FACTORS):
-        total = total + jnp.log(jnp.prod(values[start : start + _FACTORS], axis=0))
-    return total
 
 
 def weighted_sum(log_weights: Array, values: Array, axis: int | tuple[int, ...]) -> Array:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from milb.mixture import Mixture, PRNGKey, log_weights_of_members
+from milb.mixture import GaussianMixture, PRNGKey, log_weights_of_members
 
 
 class MonteCarlo(NamedTuple):
@@ -21,7 +21,7 @@ class MonteCarlo(NamedTuple):
 
 def mi_monte_carlo(
     key: PRNGKey,
-    members: Mixture,
+    members: GaussianMixture,
     n_samples: int,
     member_weights: ArrayLike | None = None,
     block_size: int = 256,
@@ -48,7 +48,7 @@ def mi_monte_carlo(
 
 @partial(jax.jit, static_argnames=("n_samples", "block_size"))
 def _monte_carlo(
-    key: PRNGKey, members: Mixture, log_member_weights: Float[Array, "E"], n_samples: int, block_size: int
+    key: PRNGKey, members: GaussianMixture, log_member_weights: Float[Array, "E"], n_samples: int, block_size: int
 ) -> MonteCarlo:
     weights = jnp.exp(log_member_weights)
     marginal = members.marginal(weights)

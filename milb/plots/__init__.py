@@ -1,6 +1,7 @@
 """Figures: one function each, data in, figure out, nothing shown and nothing saved unless asked to."""
 
 from milb.plots import (
+    bounds,
     comparison,
     curves,
     double_well,
@@ -17,6 +18,7 @@ from milb.plots.style import STRATEGY_STYLES, figure, save, strategy_style
 
 __all__ = [
     "STRATEGY_STYLES",
+    "bounds",
     "comparison",
     "curves",
     "double_well",

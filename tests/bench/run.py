@@ -117,23 +117,41 @@ def train() -> None:
         show(f"training step, {name}", steps, "ms", f"floor {floor:.2f} ms, released {size.released_step_ms} ms")
 
 
+def spread_over_points(bound: Callable[[Mixture], Any], members: Mixture) -> Callable[[], Any]:
+    """A call that computes a bound of mixtures which lie spread over all devices."""
+    mesh = devices.mesh_for(members.means.shape[1])
+    rows, out = jax.sharding.PartitionSpec(None, "devices"), jax.sharding.PartitionSpec("devices")
+    spread = jax.jit(jax.shard_map(bound, mesh=mesh, in_specs=rows, out_specs=out, check_vma=False))
+    members = jax.device_put(members, jax.sharding.NamedSharding(mesh, rows))
+    return lambda: spread(members)
+
+
 def gap() -> None:
     """Seconds for the log gap of a pool, given the mixtures."""
     for name, size in SIZES.items():
-        members = random_mixture(size, N_POOL)
-        mesh = devices.mesh_for(N_POOL)
-        rows = jax.sharding.PartitionSpec(None, "devices")
-        spread = jax.jit(
-            jax.shard_map(
-                bounds.log_overlap_gap, mesh=mesh, in_specs=rows, out_specs=jax.sharding.PartitionSpec("devices"),
-                check_vma=False,
-            )
-        )  # fmt: skip
-        members = jax.device_put(members, jax.sharding.NamedSharding(mesh, rows))
+        call = spread_over_points(bounds.log_overlap_gap, random_mixture(size, N_POOL))
         before = peak_gib()
-        seconds = timed(lambda spread=spread, members=members: spread(members))
+        seconds = timed(call)
         note = f"released {size.released_gap_s} s; peak memory +{peak_gib() - before:.2f} GiB"
         show(f"log gap of {N_POOL:,} points, {name}", seconds, "s", note)
+
+
+def certificate() -> None:
+    """Seconds for the certificate and for the pairwise score of 10,000 points, and how many times MI-LB's that is."""
+    for name, size in SIZES.items():
+        members = random_mixture(size, 10_000)
+        calls = {
+            label: spread_over_points(bound, members)
+            for label, bound in (
+                ("MI-LB", bounds.mi_lower_bound),
+                ("certificate", bounds.mi_certificate),
+                ("pairwise", bounds.mi_pairwise),
+            )
+        }
+        seconds = {label: timed(call) for label, call in calls.items()}
+        for label, times in seconds.items():
+            ratio = statistics.median(times) / statistics.median(seconds["MI-LB"])
+            show(f"{label} of 10,000 points, {name}", times, "s", f"{ratio:.2f} x MI-LB")
 
 
 def peak_gib() -> float:
@@ -189,7 +207,7 @@ def bait() -> None:
         show(f"BAIT, dim {128 * n_coefficients:,}", seconds, "s", note)
 
 
-SECTIONS = {"train": train, "gap": gap, "score": score, "select": select, "bait": bait}
+SECTIONS = {"train": train, "gap": gap, "certificate": certificate, "score": score, "select": select, "bait": bait}
 
 
 def main() -> None:
