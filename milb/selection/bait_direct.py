@@ -13,6 +13,7 @@ from scipy.linalg import cho_factor, cho_solve
 _BLOCK = 4_096  # embeddings formed at once
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of embeddings as large as 1e30; see where the best is chosen
 def direct(
     c: np.ndarray,
     z: np.ndarray,
@@ -66,10 +67,11 @@ def direct(
         row = int(np.argmax(np.where(candidates, np.nan_to_num(b / (1 + a)), -np.inf)))  # overflow picks nobody twice
         step = inverse @ (scale * embeddings(c[[row]], z[[row]])[0])
         k_row, q_row = along(step), along(inverse @ (pool_information @ step))
-        grown = 1 + a[row]
-        b = b - 2 * k_row * q_row / grown + k_row**2 * q_row[row] / grown**2
-        a = a - k_row**2 / grown
-        inverse -= np.outer(step, step) / grown
+        a_row = a[row]
+        share = k_row / (1 + a_row)
+        b = b + share * (share * q_row[row] - 2 * q_row)
+        a = a - share * k_row
+        inverse -= np.outer(step / (1 + a_row), step)
         available[row] = False
         rows.append(row)
     added = scale * embeddings(c[rows], z[rows])
