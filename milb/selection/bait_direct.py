@@ -13,7 +13,7 @@ from scipy.linalg import cho_factor, cho_solve
 _BLOCK = 4_096  # embeddings formed at once
 
 
-@np.errstate(over="ignore", invalid="ignore")  # of embeddings as large as 1e30; see where the best is chosen
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # embeddings may be as large as 1e30
 def direct(
     c: np.ndarray,
     z: np.ndarray,
