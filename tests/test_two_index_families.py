@@ -24,7 +24,7 @@ FITS = {
     "epinet": epinet.fit,
     "mixture_ensemble": mixture_ensemble.fit,
 }
-# Compiling a training takes seconds. The smoke copy of notebook 02, in `make test` too, trains all, and checks these two.
+# Compiling a training takes seconds: the smoke copy of notebook 02, in `make test` too, trains all and checks these.
 EPINET, MIXTURES = (pytest.param(name, marks=pytest.mark.exhaustive) for name in ("epinet", "mixture_ensemble"))
 every_family = pytest.mark.parametrize("name", ["conditional_vae", "flow_matching", EPINET, MIXTURES])
 N_Z, N_EPSILON = 3, 200
