@@ -13,7 +13,10 @@ from milb import Mixture, two_index
 from milb.bounds import MonteCarlo, mi_monte_carlo
 from milb.two_index import Decomposition
 
-RNG = np.random.default_rng(0)
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
 
 
 @jax.tree_util.register_dataclass
@@ -89,8 +92,8 @@ def assert_identity(terms, atol=1e-5):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 40), (4, 7, 5, 2)])
-def test_total_variance_is_that_of_the_pooled_sample(shape):
-    samples = (5 + RNG.normal(size=shape) * np.arange(1, shape[0] + 1).reshape(-1, *(1,) * (len(shape) - 1))).astype(
+def test_total_variance_is_that_of_the_pooled_sample(rng, shape):
+    samples = (5 + rng.normal(size=shape) * np.arange(1, shape[0] + 1).reshape(-1, *(1,) * (len(shape) - 1))).astype(
         "f4"
     )
     terms = two_index.variance_decomposition(samples)
@@ -105,9 +108,9 @@ def test_variance_by_hand():
 
 
 @pytest.mark.exhaustive
-def test_variance_of_mixtures_is_that_of_their_draws():
+def test_variance_of_mixtures_is_that_of_their_draws(rng):
     members = Mixture.from_logits(
-        *(RNG.normal(size=(3, 4, 2, *d)).astype("f4") for d in ((), (2,))), np.ones((3, 4, 2, 2))
+        *(rng.normal(size=(3, 4, 2, *d)).astype("f4") for d in ((), (2,))), np.ones((3, 4, 2, 2))
     )
     exact = two_index.variance_decomposition_mixture(members)
     assert_identity(exact)
@@ -135,8 +138,8 @@ def test_bald_by_hand():
     assert_identity(terms)
 
 
-def test_bald_of_agreement_and_of_contradiction():
-    probabilities = RNG.dirichlet(np.ones(4), size=6).astype("f4")
+def test_bald_of_agreement_and_of_contradiction(rng):
+    probabilities = rng.dirichlet(np.ones(4), size=6).astype("f4")
     agree = two_index.entropy_decomposition_categorical(np.broadcast_to(probabilities, (3, 6, 4)))
     assert_identity(agree)
     assert_allclose(agree.epistemic, 0, atol=1e-6)

@@ -24,9 +24,9 @@ FITS = {
     "epinet": epinet.fit,
     "mixture_ensemble": mixture_ensemble.fit,
 }
-# Training mixture density networks is tested elsewhere, and so they are left to CI and to the notebook's smoke copy.
-LAST = pytest.param("mixture_ensemble", marks=pytest.mark.exhaustive)
-every_family = pytest.mark.parametrize("name", ["conditional_vae", "flow_matching", "epinet", LAST])
+# Compiling a training takes seconds: the smoke copy of notebook 02, in `make test` too, trains all and checks these.
+EPINET, MIXTURES = (pytest.param(name, marks=pytest.mark.exhaustive) for name in ("epinet", "mixture_ensemble"))
+every_family = pytest.mark.parametrize("name", ["conditional_vae", "flow_matching", EPINET, MIXTURES])
 N_Z, N_EPSILON = 3, 200
 X = np.linspace(-1.5, 1.5, 7)[:, None].astype(np.float32)
 
@@ -95,7 +95,7 @@ def test_entropies_add_up(name, trained):
     assert len(drawn) == 20 and (name == "epinet" or set(drawn.tolist()) == {0, 1})
 
 
-@pytest.mark.parametrize("name", ["flow_matching", "epinet", LAST])
+@pytest.mark.parametrize("name", ["flow_matching", EPINET, MIXTURES])
 def test_push_forward_samples_match_the_density(name, trained, samples):
     """Kolmogorov-Smirnov for every z, against the integral of exp(log_prob)."""
     model, y = trained(name), np.linspace(-60, 60, 2_001)
@@ -147,6 +147,7 @@ def test_flow_without_diffrax_says_what_to_install(trained, monkeypatch):
         trained("flow_matching").g(jnp.zeros(1), 0, jnp.zeros(1))
 
 
+@pytest.mark.exhaustive
 def test_epinet_aleatoric_entropy_is_the_formula(trained):
     model = trained("epinet")
     z = model.draw_z(jax.random.key(0), 2)

@@ -31,7 +31,7 @@ def along_x(
     labels: tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]],
     labelled: Sequence[tuple[float, float]],
     truth: Mapping[str, Float[np.ndarray, "B"]],
-    y_range: tuple[float, float] = (-3.0, 3.0),
+    y_range: tuple[float, float] = (-3.6, 3.0),
 ) -> Figure:
     """One family a row: draws for three z, the predictive distribution, and both decompositions along x.
 
@@ -71,7 +71,7 @@ def along_x(
 
 @figure
 def at_one_input(
-    x: Float[np.ndarray, "B"], family: Family, chosen: int, z: int, y_range: tuple[float, float] = (-3.0, 3.0)
+    x: Float[np.ndarray, "B"], family: Family, chosen: int, z: int, y_range: tuple[float, float] = (-3.6, 3.0)
 ) -> Figure:
     """One family at the chosen entry of x: where that is, p(y | x, z) of every z with one of them marked, the terms."""
     fig, (where, here, terms) = plt.subplots(1, 3, figsize=(8.0, 2.9), width_ratios=(1.3, 1.3, 1))
@@ -79,6 +79,7 @@ def at_one_input(
     _predictive(where, x, family.samples, edges)
     where.axvline(x[chosen], color="#D55E00", lw=1.4)
     where.set(title="p(y | x)", xlabel="x", ylabel="y", ylim=y_range)
+    edges = np.linspace(*y_range, 51)
     for member, draws in enumerate(family.samples[:, :, chosen]):
         marked = member == z
         looks = {"color": "#0072B2", "lw": 2, "zorder": 3} if marked else {"color": "#aaaaaa", "lw": 0.8}

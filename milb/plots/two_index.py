@@ -170,7 +170,8 @@ def estimate_and_exact(
     for ax, (kind, unit) in zip(axes, (("variance", ""), ("entropy", " (nats)")), strict=True):
         for term, looks in TERM_LOOKS.items():
             ax.plot(x, getattr(exact[kind], term), **looks, label=f"{term}, exact")
-            ax.plot(x, getattr(estimates[kind], term), "o", color=looks["color"], ms=3, mfc="white")
+            dots = {"color": looks["color"], "ms": 3, "mfc": "white", "label": f"{term}, estimate"}
+            ax.plot(x, getattr(estimates[kind], term), "o", **dots)
         for start, end in labelled:
             ax.axvspan(start, end, **LABELLED_LOOKS)
         ax.set(title=kind + unit, xlabel="x")

@@ -125,6 +125,7 @@ def _solve(field: Any, start: Any, t0: float, t1: float, n_steps: int) -> Any:
         (t1 - t0) / n_steps,
         start,
         stepsize_controller=diffrax.ConstantStepSize(),
+        adjoint=diffrax.ForwardMode(),  # a plain loop; the checkpoints of the default cost seconds to trace
         max_steps=n_steps + 1,
         throw=False,
     )
