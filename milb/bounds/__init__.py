@@ -1,6 +1,7 @@
 """Bounds on the entropy of Gaussian mixtures and on the mutual information of an ensemble of them.
 
-Everything is in nats and holds for any leading axes.
+Everything is in nats and holds for any leading axes, and takes a `milb.Mixture` (log_weights, means, variances, at
+O(M^2 D) operations for M components) or a `milb.FullMixture` (log_weights, means, cholesky, at O(M^2 D^3)).
 """
 
 from milb.bounds.certificate import entropy_upper_bound_moments, mi_certificate, mi_upper_bound

@@ -192,7 +192,7 @@ def _log_matched_gap(members: GaussianMixture, log_member_weights: Array) -> Arr
 
     def of_block(block: Block) -> Array:
         inside, outside = (
-            log_sum_of_pairs(log_overlap(block), block.leaves, block.log_weights, shifts)
+            log_sum_of_pairs(log_overlap(block), block.leaves[:-1], block.log_weights, shifts)
             for shifts in (within_members(n_components), between_members(n_members, n_components))
         )
         own = block.log_weights + log_self_overlap(block)
@@ -204,7 +204,7 @@ def _log_matched_gap(members: GaussianMixture, log_member_weights: Array) -> Arr
 def _log_others(block: Block) -> Array:
     """log sum_{n != m} b_n t_mn for every component m of a plain mixture, (1, M, lanes)."""
     shifts = within_members(block.log_weights.shape[1])
-    return log_sum_of_pairs(log_overlap(block), block.leaves, block.log_weights, shifts)
+    return log_sum_of_pairs(log_overlap(block), block.leaves[:-1], block.log_weights, shifts)
 
 
 def log_overlap(block: Block) -> LogKernel:
