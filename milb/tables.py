@@ -128,10 +128,10 @@ def write_rows(pool: PoolTable, indices: Sequence[int], path: Path) -> None:
     _, header = next(rows)
     wanted = set(indices)
     kept = {i: fields for i, (_, fields) in enumerate(rows) if i in wanted}
-    with replacing(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
-        csv.writer(text, lineterminator="\n").writerows([header, *(kept[i] for i in indices)])
-        text.flush()
-        text.detach()
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *(kept[i] for i in indices)])
+    with replacing(path) as file:
+        file.write(text.getvalue().encode())
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:

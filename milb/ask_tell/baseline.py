@@ -19,7 +19,7 @@ def unconditional_nll(
     direction in which they vary most; at most one component for ten labels. Deterministic.
     """
     mean, scale = y.mean(0), y.std(0)
-    scale = np.where(scale > 1e-6 * np.maximum(1, np.abs(mean)), scale, 1)
+    scale = np.where(scale > 1e-12 * np.abs(mean), scale, 1)
     y, test_y = (y - mean) / scale, (test_y - mean) / scale
     n_components = min(n_components, max(1, len(y) // 10))
     direction = np.linalg.svd(y, full_matrices=False)[2][0]

@@ -87,8 +87,9 @@ def checked_x(name: str, data: Any) -> Table:
 
 
 def checked_like(name: str, data: Any, pool: Table) -> Float[np.ndarray, "n dx"]:
-    """`checked_x` in the pool's columns: a frame's by name, in any order, if the pool has names; others by position, and
-    (dx,) is one row.
+    """`checked_x` in the pool's columns: a frame's by name, in any order, if the pool has names; others by position.
+
+    A single axis of dx numbers is one row.
 
     Raises:
         ValueError: a column is missing, there is one too many, or as `checked_x`.

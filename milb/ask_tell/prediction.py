@@ -31,7 +31,7 @@ class Prediction:
 
     @property
     def members(self) -> Mixture:
-        """What each member predicts, in units of y: log_weights (E, B, K); for `milb.bounds`."""
+        """What each member predicts, in units of y: log_weights (E, B, K); float32, so offsets cost digits here."""
         shift, scale = jnp.asarray(self.shift, jnp.float32), jnp.asarray(self.scale, jnp.float32)
         lift = (None,) * 3
         means = shift[lift] + scale[lift] * self.standard.means

@@ -57,16 +57,16 @@ _DEMO = Protocol(
     n_initial=20,
     n_rounds=6,
     n_query=10,
-    n_members=4,
+    n_members=8,
     n_components=3,
     width=64,
-    depth=3,
+    depth=2,
     batch_size=64,
-    steps_per_label=1,
-    min_steps=1_000,
-    max_steps=1_000,
-    learning_rate=1e-3,
-    weight_decay=1e-1,
+    steps_per_label=20,
+    min_steps=300,
+    max_steps=10_000,
+    learning_rate=2e-3,
+    weight_decay=2.5,
 )
 
 
@@ -81,10 +81,10 @@ class Furnace(MixtureProblem):
     output_names = ("hardness_GPa", "grain_um")
     protocols: ClassVar = {
         "smoke": _DEMO.replace(
-            n_pool=200, n_test=100, n_initial=20, n_rounds=2, n_query=5, n_members=2, width=16, min_steps=50,
+            n_pool=200, n_test=100, n_rounds=2, n_query=5, n_members=2, width=16, steps_per_label=1, min_steps=0,
         ),
         "demo": _DEMO,
-        "paper": _DEMO.replace(n_pool=5_000, n_test=2_000, n_members=8),
+        "paper": _DEMO.replace(n_pool=5_000, n_test=2_000, n_rounds=12),
     }  # fmt: skip
 
     def sample(self, key: PRNGKey, n: int) -> Float[Array, "n 3"]:
