@@ -24,9 +24,9 @@ def choose(n: int, n_inputs: int, n_outputs: int, n_pool: int, **changes: Any) -
 
     Eight networks of one hidden layer and a linear one, with mixtures of three Gaussians. Weight decay falls as 1 / n,
     as the weight of a prior does: with few labels it is what keeps a network from claiming certainty. Decay and width
-    follow the next power of two, not n, so that settings stay for a while. The first 2 (dx + 1) labels are asked by a design,
-    `n_initial`. Found on 16 to 128 labels of the furnace and of the ternary phases, and not for your problem: look at
-    `Learner.report`.
+    follow the next power of two, not n, so that settings stay for a while. The first 2 (dx + 1) labels are asked by a
+    design, `n_initial`. Found on 16 to 128 labels of the furnace and of the ternary phases, and not for your problem:
+    look at `Learner.report`.
 
     Args:
         n: labels to train on.

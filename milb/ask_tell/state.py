@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from milb.ask_tell.columns import Table
-from milb.ask_tell.settings import choose
+from milb.ask_tell.settings import checked, choose
 from milb.devices import versions
 from milb.protocol import Protocol
 from milb.store import replacing
@@ -174,6 +174,7 @@ class State:
         if len(y) != len(rows) or extra_x.shape != (len(extra_y), pool_x.shape[1]) or extra_y.shape[1] != y.shape[1]:
             raise ValueError(f"its arrays do not fit together: y {y.shape}, extra_y {extra_y.shape}")
         protocol = Protocol(**header["protocol"]) if header["whole_protocol"] else header["protocol"]
+        protocol = checked(protocol, *pool_x.shape)
         names, output_names = header["input_names"], header["output_names"]
         return cls(
             pool=Table(pool_x, None if names is None else tuple(names)),
