@@ -70,6 +70,13 @@ class Prediction:
         """
         return [Modes(self._raw(found.locations), found.shares) for found in modes(self._marginal)]
 
+    def density(self, output: int, y: Float[ArrayLike, "G"]) -> Float[np.ndarray, "B G"]:
+        """Density of one output by itself at G values of it, in units of 1 / y."""
+        part = jax.tree.map(lambda leaf: leaf[..., [output]], (self._marginal.means, self._marginal.variances))
+        standard = (np.asarray(y, float)[None, :, None] - self.shift[output]) / self.scale[output]
+        of_point = Mixture(self._marginal.log_weights[:, None], *(leaf[:, None] for leaf in part))
+        return np.exp(np.asarray(of_point.log_prob(standard.astype(np.float32)), float)) / self.scale[output]
+
     def log_prob(self, y: ArrayLike) -> Float[np.ndarray, "B"]:
         """log p(y | x) in nats at one y a point, (B, D), or (B,) for a single output."""
         y = np.asarray(y, float)

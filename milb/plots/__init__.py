@@ -1,6 +1,6 @@
 """Figures: one function each, data in, figure out, nothing shown and nothing saved unless asked to."""
 
-from milb.plots import comparison, curves, double_well, multimodal, saturation, sphere, study, ternary
+from milb.plots import comparison, curves, double_well, multimodal, own_problem, saturation, sphere, study, ternary
 from milb.plots.sliders import explore
 from milb.plots.style import STRATEGY_STYLES, figure, save, strategy_style
 
@@ -12,6 +12,7 @@ __all__ = [
     "explore",
     "figure",
     "multimodal",
+    "own_problem",
     "saturation",
     "save",
     "sphere",

@@ -42,6 +42,15 @@ def test_density_and_samples(prediction):
     np.testing.assert_array_equal(samples, prediction.samples(4_000, seed=1))
 
 
+def test_density_of_one_output(prediction):
+    y = -3 + 0.1 * np.linspace(-6, 6, 241)
+    np.testing.assert_allclose(
+        prediction.density(1, y), np.tile(stats.norm.pdf(y, -3, 0.1), (2, 1)), rtol=1e-3, atol=1e-5
+    )
+    y = SHIFT[0] + 2 * np.linspace(-10, 10, 401)
+    np.testing.assert_allclose(np.trapezoid(prediction.density(0, y), y, axis=1), 1, rtol=1e-3)
+
+
 def test_mixture_in_raw_units(prediction):
     assert prediction.members.log_weights.shape == (2, 2, 2) and prediction.mixture.means.shape == (2, 4, 2)
     np.testing.assert_allclose(np.asarray(prediction.mixture.mean())[:, 1], -3, rtol=1e-6)
