@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy import stats
@@ -20,9 +20,9 @@ _TRUTH = {"color": "#777777", "lw": 0, "alpha": 0.35}
 
 @figure
 def outcomes(
-    grid: tuple[Float[np.ndarray, "a"], Float[np.ndarray, "b"]],
+    grid: tuple[Real[np.ndarray, "a"], Real[np.ndarray, "b"]],
     share: Float[np.ndarray, "a b"],
-    y: Float[np.ndarray, "n 2"],
+    y: Real[np.ndarray, "n 2"],
     pathway: Int[np.ndarray, "n"],
     labels: Mapping[str, str],
     pathways: Sequence[str],
@@ -53,9 +53,9 @@ def outcomes(
 
 @figure
 def next_batch(
-    pool: Float[np.ndarray, "N 2"],
-    labelled: Float[np.ndarray, "n 2"],
-    failed: Float[np.ndarray, "f 2"],
+    pool: Real[np.ndarray, "N 2"],
+    labelled: Real[np.ndarray, "n 2"],
+    failed: Real[np.ndarray, "f 2"],
     asked: Mapping[str, Float[np.ndarray, "k 2"]],
     xlabel: str,
     ylabel: str,
@@ -83,7 +83,7 @@ def next_batch(
 
 @figure
 def forecast(
-    settings: Float[np.ndarray, "S"],
+    settings: Real[np.ndarray, "S"],
     y: Float[np.ndarray, "G"],
     predicted: Float[np.ndarray, "S G"],
     truth: Float[np.ndarray, "S G"],
@@ -108,7 +108,7 @@ def forecast(
     left.pcolormesh(settings, y, predicted.T, cmap="Blues", vmin=0, vmax=top, shading="nearest", rasterized=True)
     for setting, found in zip(settings, modes, strict=True):
         kept = found.shares >= least_share
-        left.scatter(np.full(kept.sum(), setting), found.locations[kept, 0], s=60 * found.shares[kept], color="#D55E00")
+        left.scatter(np.full(kept.sum(), setting), found.locations[kept, 0], s=25 * found.shares[kept], color="#D55E00")
     left.axvline(settings[step], color="black", lw=1)
     left.set(xlabel=labels["input"], ylabel=labels["output"], title="forecast (dots: modes, by share)")
     left.grid(visible=False)

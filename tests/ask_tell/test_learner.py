@@ -18,7 +18,7 @@ from milb.problems.furnace import Furnace
 from milb.strategy import STRATEGIES
 from milb.training import fit_buffer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:MI-LB is saturated")]
 
 TINY = {
     "n_members": 2, "n_components": 2, "width": 4, "steps_per_label": 1, "min_steps": 2, "max_steps": 2,
