@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from milb.ask_tell import Learner
 from milb.strategy import STRATEGIES
@@ -76,8 +77,11 @@ def _check_files(options: argparse.Namespace) -> None:
         if path.resolve() in taken:
             raise ValueError(f"{argument} {path} is the file of {taken[path.resolve()]}: give another one")
         taken[path.resolve()] = "-o"
-        if path.is_dir() or not path.resolve().parent.is_dir() or not os.access(path.resolve().parent, os.W_OK):
-            raise ValueError(f"{argument} {path} cannot be written: a folder, in none, or in one that is not yours")
+        folder = path.resolve().parent
+        if path.is_dir():
+            raise ValueError(f"{argument} {path} is a folder: give a file")
+        if not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise ValueError(f"{argument} {path}: the folder {folder} does not exist or cannot be written")
     repeated = [name for name in options.outputs if options.outputs.count(name) > 1 or name == options.id]
     if repeated:
         raise ValueError(f"--outputs must be different columns, and none of ids: got {repeated[0]!r}")
@@ -85,8 +89,6 @@ def _check_files(options: argparse.Namespace) -> None:
 
 def _learner(options: argparse.Namespace, pool: PoolTable) -> Learner:
     if options.state is None or not options.state.exists():
-        import pandas as pd
-
         frame = pd.DataFrame(pool.x, columns=list(pool.names))
         return Learner(frame, options.strategy or "mi-lb", seed=options.seed or 0)
     learner = Learner.load(options.state, options.strategy)
