@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from milb.ask_tell import Learner
+from milb.ask_tell import DEFAULT_STRATEGY, Learner
 from milb.strategy import STRATEGIES
 from milb.tables import PoolTable, read_labels, read_pool, write_rows
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--outputs", nargs="+", required=True, metavar="NAME", help="columns of labels.csv to learn")
     parser.add_argument("--k", type=int, required=True, help="how many rows to measure next")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="next.csv", help="file to write them to")
-    parser.add_argument("--strategy", choices=STRATEGIES, metavar="NAME", help="default mi-lb; see README")
+    parser.add_argument("--strategy", choices=STRATEGIES, metavar="NAME", help=f"default {DEFAULT_STRATEGY}")
     parser.add_argument("--id", default="id", metavar="NAME", help="column of ids; default id")
     parser.add_argument("--state", type=Path, metavar="FILE", help="keep the batch asked last and the curve in here")
     parser.add_argument("--seed", type=int, help="of training and selection; default 0")
@@ -90,7 +90,7 @@ def _check_files(options: argparse.Namespace) -> None:
 def _learner(options: argparse.Namespace, pool: PoolTable) -> Learner:
     if options.state is None or not options.state.exists():
         frame = pd.DataFrame(pool.x, columns=list(pool.names))
-        return Learner(frame, options.strategy or "mi-lb", seed=options.seed or 0)
+        return Learner(frame, options.strategy or DEFAULT_STRATEGY, seed=options.seed or 0)
     learner = Learner.load(options.state, options.strategy)
     if learner.pool.names != pool.names or not np.array_equal(learner.pool.values, pool.x):
         raise ValueError(f"{options.pool} is not the pool that {options.state} was begun with: give another --state")

@@ -24,6 +24,8 @@ from milb.history import SELECTION, TRAINING, round_key
 from milb.protocol import Protocol
 from milb.strategy import Strategy
 
+DEFAULT_STRATEGY = "mi-lb-maxdist"
+
 
 class Learner:
     """Active learning where you measure: `ask` for rows of your pool, measure them, `tell` what came out.
@@ -36,22 +38,21 @@ class Learner:
     from all that was told, failed or picked. From then on the strategy asks, with networks trained on all labels.
     Inputs and outputs are scaled in float64 before anything else, so units and offsets do not matter to any score.
 
-    Memory for N rows of dx inputs: 12 N dx bytes, and while asking about as much again and 50 N; strategies that look
-    at features of the networks (`core-set`, `bait`, `…-maxdist`, `…-lcmd`) add 4 N for each feature. Scores are
-    computed in blocks of `protocol.block_size`, so a million rows are no trouble.
+    Memory: scores are computed in blocks of `protocol.block_size` rows, and a million rows of up to 12 inputs take less
+    than 1 GB; strategies that look at features (`core-set`, `bait`, `…-maxdist`, `…-lcmd`) keep some copies of these.
 
     Args:
         pool_x: (N, dx), all candidates: an array or a frame, whose column names are kept. Numbers, no NaN.
-        strategy: a name in `milb.strategy.STRATEGIES`, or a function with a strategy's signature.
+        strategy: a name in `milb.strategy.STRATEGIES`, or a function with a strategy's signature. The default weighs
+            MI-LB with distances, so that a batch is no set of near-copies; see notebook 08.
         protocol: a `milb.protocol.Protocol` to use as it is; None for settings chosen from the numbers of labels,
             inputs and outputs (`milb.ask_tell.settings.choose`); a dict of fields that shall be otherwise than chosen.
         seed: of training and selection.
         quiet: do not print the settings when they are chosen or change.
 
     Raises:
-        ValueError: a text column, NaN or infinity in the pool, no rows, unknown strategy, a seed out of range, a field
-            of the protocol that there is not.
-        TypeError: a protocol that is neither.
+        ValueError: a text column, NaN or infinity in the pool, no rows; an unknown strategy or field of the protocol; a
+            seed out of range. TypeError: a protocol that is none of these.
 
     Warns:
         UserWarning: a column is constant over the pool: it can tell nothing.
@@ -60,7 +61,7 @@ class Learner:
     def __init__(
         self,
         pool_x: Any,
-        strategy: str | Strategy = "mi-lb",
+        strategy: str | Strategy = DEFAULT_STRATEGY,
         protocol: Protocol | Mapping[str, Any] | None = None,
         seed: int = 0,
         quiet: bool = False,
@@ -80,7 +81,7 @@ class Learner:
 
         Args:
             path: as given to `save`.
-            strategy: another one from now on; your own function has to be given again. None takes the saved name.
+            strategy: another one from now on; a function of your own has to be given again.
             quiet: as in `Learner`.
 
         Raises:
@@ -100,7 +101,7 @@ class Learner:
         self._inputs = Scaling.of(state.pool.values)
         self._x = self._inputs(state.pool.values)
         self._model: Model | None = None
-        self._announced: Protocol | None = None
+        self._announced: Protocol | None = None  # the settings printed last
 
     def __repr__(self) -> str:
         counts = f"{self.n_labelled} labelled, {self.n_failed} failed, {len(self.pending)} pending, {self.n_left} left"
@@ -110,6 +111,7 @@ class Learner:
     n_failed = property(lambda self: len(self._state.rows(failed=True)), doc="Rows whose measurement failed.")
     n_left = property(lambda self: self._state.n_left, doc="Rows neither labelled nor failed; pending ones count.")
     seed = property(lambda self: self._state.seed, doc="Of training and selection.")
+    protocol = property(lambda self: self._state.settings(), doc="Settings that a model is trained with now.")
     pool = property(lambda self: self._state.pool, doc="Inputs of all rows as float64, `values`, and their `names`.")
 
     @property
@@ -121,11 +123,6 @@ class Learner:
     def labels(self) -> dict[int, Float[np.ndarray, "D"]]:
         """What was told of rows of the pool, NaN where measuring failed."""
         return {row: self._state.labels[row].copy() for row in sorted(self._state.labels)}
-
-    @property
-    def protocol(self) -> Protocol:
-        """Settings that a model is trained with now."""
-        return self._state.settings()
 
     def ask(self, k: int) -> Int[np.ndarray, "k"]:
         """Rows of the pool to measure next, the most wanted first.
@@ -188,7 +185,7 @@ class Learner:
         self._model = None
 
     def withdraw(self) -> None:
-        """Forget the pending batch: its rows may be asked again, and the next `ask` is a new one."""
+        """Forget the pending batch: the next `ask` is a new one."""
         self._state.pending = []
 
     def predict(self, x: Any) -> Prediction:
@@ -214,11 +211,9 @@ class Learner:
             FloatingPointError: training has diverged.
 
         Warns:
-            UserWarning: the model is worse on held-out folds than a Gaussian mixture that looks at no input, or MI-LB
+            UserWarning: on held-out folds the model is worse than a Gaussian mixture that looks at no input, or MI-LB
                 is saturated on most rows that are left.
         """
-        if isinstance(n_folds, bool) or not isinstance(n_folds, int) or n_folds < 2:
-            raise ValueError(f"n_folds must be an integer from 2 on, got {n_folds!r}")
         found = report(self._trained(), self._state, self._x, self._key(TRAINING), n_folds)
         warn(found, stacklevel=2)
         return found
