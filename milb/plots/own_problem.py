@@ -114,14 +114,14 @@ def forecast(
     left.grid(visible=False)
     right.fill_between(y, truth[step], **_TRUTH, label="truth")
     right.plot(y, predicted[step], color=strategy_style("mi-lb")["color"], label="forecast")
-    found = modes[step]
-    for location, share in zip(found.locations[:, 0], found.shares, strict=True):
-        if share >= least_share:
-            right.axvline(location, color="#D55E00", lw=0.8, ls=(0, (3, 2)))
-            right.annotate(f"{100 * share:.0f} %", (location, 0.98), xycoords=("data", "axes fraction"), fontsize=8,
-                           rotation=90, ha="right", va="top", color="#A04000")  # fmt: skip
+    kept = modes[step].shares >= least_share
+    for i, m in enumerate(np.argsort(modes[step].locations[kept, 0])):
+        location, share = modes[step].locations[kept][m, 0], modes[step].shares[kept][m]
+        right.axvline(location, color="#D55E00", lw=0.8, ls=(0, (3, 2)))
+        looks = {"fontsize": 8, "rotation": 90, "va": "top", "color": "#A04000", "ha": ("right", "left")[i % 2]}
+        right.annotate(f"{100 * share:.0f} %", (location, 0.98), xycoords=("data", "axes fraction"), **looks)
     right.set(xlabel=labels["output"], ylabel="density", title=f"at {settings[step]:g}", ylim=(0, None))
-    right.legend(loc="upper right")
+    right.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=2, borderaxespad=0)
     return fig
 
 
