@@ -106,9 +106,14 @@ def forecast(
     fig, (left, right) = plt.subplots(1, 2, figsize=(8.0, 3.1), width_ratios=(1.25, 1))
     top = float(np.quantile(predicted, 0.995))
     left.pcolormesh(settings, y, predicted.T, cmap="Blues", vmin=0, vmax=top, shading="nearest", rasterized=True)
-    for setting, found in zip(settings, modes, strict=True):
-        kept = found.shares >= least_share
-        left.scatter(np.full(kept.sum(), setting), found.locations[kept, 0], s=25 * found.shares[kept], color="#D55E00")
+    dots = [
+        (setting, location[0], share)
+        for setting, found in zip(settings, modes, strict=True)
+        for location, share in zip(*found, strict=True)
+        if share >= least_share
+    ]
+    where, height, shares = np.array(dots).reshape(-1, 3).T
+    left.scatter(where, height, s=25 * shares, color="#D55E00")
     left.axvline(settings[step], color="black", lw=1)
     left.set(xlabel=labels["input"], ylabel=labels["output"], title="forecast (dots: modes, by share)")
     left.grid(visible=False)

@@ -11,6 +11,7 @@ Arrhenius K. Both outputs are measured with Gaussian error. The numbers are of a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -142,6 +143,7 @@ def tables(seed: int = 0, n_pool: int = 600, n_labelled: int = 24) -> tuple[pd.D
     return pool, labels
 
 
+@partial(jax.jit, static_argnames="pathway")
 def _outcome(pathway: Pathway, x: Array) -> tuple[Array, Array, Array]:
     """Log nucleation rate (n,), and mean and standard error of both outputs, (n, 2), if this pathway wins."""
     temperature, time, dopant = x.T
