@@ -1,4 +1,4 @@
-"""`python -m milb study`: run a study from the command line; see `milb.study.run`."""
+"""`python -m milb ask`: what to measure next, from CSV files. `python -m milb study`: many runs on the benchmarks."""
 
 from __future__ import annotations
 
@@ -8,23 +8,35 @@ import re
 import sys
 from collections.abc import Sequence
 
-from milb import study
+from milb import ask_command, study
 from milb.devices import use_cpu_cores, version_stamp
 from milb.problems import PROBLEMS
 from milb.protocol import SCALES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 when all runs are finished, 3 when some are left to another call, 2 for what cannot be asked."""
+    """Exit code 0 when all is done, 3 when a study has runs left for another call, 2 for what cannot be asked."""
     parser = argparse.ArgumentParser(prog="python -m milb", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    _add_ask(commands.add_parser("ask", help="pick the rows of a CSV file to measure next"))
     _add_study(commands.add_parser("study", help="run many active-learning runs, or go on with them"))
     options = parser.parse_args(arguments)
     try:
         return options.call(options)
-    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+    except (ValueError, TypeError, OSError, ModuleNotFoundError, FloatingPointError) as error:
         print(f"python -m milb {options.command}: {error}", file=sys.stderr)
         return 2
+
+
+def _add_ask(parser: argparse.ArgumentParser) -> None:
+    ask_command.add_arguments(parser)
+    parser.add_argument("--cpu-cores", type=int, metavar="N", help="CPU devices to use; default: all cores")
+    parser.set_defaults(call=_ask)
+
+
+def _ask(options: argparse.Namespace) -> int:
+    use_cpu_cores(options.cpu_cores)
+    return ask_command.ask(options)
 
 
 def _add_study(parser: argparse.ArgumentParser) -> None:

@@ -47,10 +47,15 @@ def checked_data(dataset: Any, protocol: Protocol) -> Data:
 
 def check_trained(ensemble: Ensemble, test_nll: np.ndarray, where: str) -> None:
     """FloatingPointError when a model or its test NLL is not finite."""
-    finite = all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(ensemble))
+    finite = bool(_all_finite(ensemble))
     if not finite or not np.isfinite(test_nll).all():
         what = "the test NLL" if finite else "the network"
         raise FloatingPointError(f"{where}: training has diverged, {what} is not finite; try a lower learning_rate")
+
+
+@jax.jit
+def _all_finite(ensemble: Ensemble) -> Array:
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(ensemble)]).all()
 
 
 def checked_picks(indices: Any, available: np.ndarray, k: int, where: str) -> np.ndarray:

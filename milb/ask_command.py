@@ -1,0 +1,120 @@
+"""`python -m milb ask`: from a pool and labels in CSV files to the rows to measure next."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from milb.ask_tell import DEFAULT_STRATEGY, Learner
+from milb.strategy import STRATEGIES
+from milb.tables import PoolTable, read_labels, read_pool, write_rows
+
+DESCRIPTION = """
+Pick the rows of a pool to measure next. pool.csv has a column of ids and inputs in all other columns; labels.csv has
+the same ids and the outputs measured so far (a header alone is fine; leave outputs empty where measuring failed). The
+output file gets the pool's header and k of its rows, the most wanted first. Measure them, add them to labels.csv with
+their outputs, and call again.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.description = DESCRIPTION
+    parser.add_argument("pool", type=Path, metavar="pool.csv", help="all candidates: ids and inputs")
+    parser.add_argument("labels", type=Path, metavar="labels.csv", help="ids and outputs measured so far")
+    parser.add_argument("--outputs", nargs="+", required=True, metavar="NAME", help="columns of labels.csv to learn")
+    parser.add_argument("--k", type=int, required=True, help="how many rows to measure next")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="next.csv", help="file to write them to")
+    parser.add_argument("--strategy", choices=STRATEGIES, metavar="NAME", help=f"default {DEFAULT_STRATEGY}")
+    parser.add_argument("--id", default="id", metavar="NAME", help="column of ids; default id")
+    parser.add_argument("--state", type=Path, metavar="FILE", help="keep the batch asked last and the curve in here")
+    parser.add_argument("--seed", type=int, help="of training and selection; default 0")
+    parser.add_argument("--no-report", action="store_true", help="do not examine the model, which trains five more")
+
+
+def ask(options: argparse.Namespace) -> int:
+    """The command; 0, or ValueError, TypeError, OSError or FloatingPointError before anything is written.
+
+    With a state file the batch is on disk there before it is in the output file: whenever the command is killed, the
+    same call gives the same batch.
+    """
+    _check_files(options)
+    pool = read_pool(options.pool, options.id, options.outputs)
+    rows, y = read_labels(options.labels, pool, options.outputs)
+    with _warnings_in_a_line():
+        learner = _learner(options, pool)
+        _check_nothing_lost(options, learner, pool, set(rows.tolist()))
+        if len(rows):
+            learner.tell(rows, y, replace=True)
+        asked_before = len(learner.pending)
+        batch = learner.ask(options.k)
+        if options.state is not None:
+            learner.save(options.state)
+        write_rows(pool, batch.tolist(), options.output)
+        print(f"{learner.n_labelled} labels, {learner.n_failed} failed, {learner.n_left} rows left")
+        again = f", asked before and not in {options.labels} yet" if asked_before else ""
+        print(f"{options.output}: {len(batch)} rows{again}", flush=True)
+        if learner.n_labelled > 1 and not options.no_report:
+            report = learner.report()
+            print("\n".join(str(report).splitlines()[1:]))
+            if options.state is not None:
+                learner.save(options.state)
+    return 0
+
+
+def _check_files(options: argparse.Namespace) -> None:
+    """What would be found out too late, or destroy something."""
+    written = [("-o", options.output), *([("--state", options.state)] if options.state is not None else [])]
+    taken = {options.pool.resolve(): "the pool", options.labels.resolve(): "the labels"}
+    for argument, path in written:
+        if path.resolve() in taken:
+            raise ValueError(f"{argument} {path} is the file of {taken[path.resolve()]}: give another one")
+        taken[path.resolve()] = "-o"
+        folder = path.resolve().parent
+        if path.is_dir():
+            raise ValueError(f"{argument} {path} is a folder: give a file")
+        if not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise ValueError(f"{argument} {path}: the folder {folder} does not exist or cannot be written")
+    repeated = [name for name in options.outputs if options.outputs.count(name) > 1 or name == options.id]
+    if repeated:
+        raise ValueError(f"--outputs must be different columns, and none of ids: got {repeated[0]!r}")
+
+
+def _learner(options: argparse.Namespace, pool: PoolTable) -> Learner:
+    if options.state is None or not options.state.exists():
+        frame = pd.DataFrame(pool.x, columns=list(pool.names))
+        return Learner(frame, options.strategy or DEFAULT_STRATEGY, seed=options.seed or 0)
+    learner = Learner.load(options.state, options.strategy)
+    if learner.pool.names != pool.names or not np.array_equal(learner.pool.values, pool.x):
+        raise ValueError(f"{options.pool} is not the pool that {options.state} was begun with: give another --state")
+    if options.seed not in (None, learner.seed):
+        raise ValueError(f"--seed {options.seed}: {options.state} was begun with seed {learner.seed}")
+    return learner
+
+
+def _check_nothing_lost(options: argparse.Namespace, learner: Learner, pool: PoolTable, told: set[int]) -> None:
+    lost = set(learner.labels) - told
+    if lost:
+        names = list(pool.rows)
+        raise ValueError(
+            f"{options.labels} lacks id {names[min(lost)]!r}, which {options.state} has a label of: put it back, with "
+            "empty outputs if measuring failed, or begin another --state"
+        )
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
+        print(f"warning: {message}", flush=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield
