@@ -14,6 +14,8 @@ EXHAUSTIVE ?=
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed-$(EXTRAS)
+COMPILE_FAST := --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 \
+  --xla_cpu_use_fusion_emitters=false
 SMOKE := $(or $(MILB_HOME),.)/runs/notebooks/smoke
 
 .DEFAULT_GOAL := help
@@ -33,7 +35,7 @@ test: env  ## the tests, then smoke copies of all notebooks (EXHAUSTIVE=1: also 
 	$(RUN) -m pytest -n $(JOBS) --dist loadfile $(if $(EXHAUSTIVE),--exhaustive)
 	rm -rf $(SMOKE)
 	$(RUN) -m milb.notebooks prepare smoke
-	XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1" $(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval-lax $(SMOKE)
+	XLA_FLAGS="$(COMPILE_FAST)" $(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval-lax $(SMOKE)
 
 nbval: env  ## the committed notebooks, executed at demo scale
 	$(RUN) -m pytest --nbval-lax notebooks

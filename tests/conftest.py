@@ -7,7 +7,8 @@ os.environ.setdefault("MPLBACKEND", "agg")
 # Most of a test's time is compilation: kept between calls, also for the processes that tests start.
 # Programs here run once, for moments: optimising them would take longer than that.
 os.environ["XLA_FLAGS"] = (
-    f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
+    f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0 "
+    "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false"
 ).strip()
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.abspath(".pytest_cache/jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
