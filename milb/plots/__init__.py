@@ -1,6 +1,17 @@
 """Figures: one function each, data in, figure out, nothing shown and nothing saved unless asked to."""
 
-from milb.plots import comparison, curves, double_well, multimodal, saturation, sphere, study, ternary
+from milb.plots import (
+    comparison,
+    curves,
+    double_well,
+    multimodal,
+    one_input,
+    replay,
+    saturation,
+    sphere,
+    study,
+    ternary,
+)
 from milb.plots.sliders import explore
 from milb.plots.style import STRATEGY_STYLES, figure, save, strategy_style
 
@@ -12,6 +23,8 @@ __all__ = [
     "explore",
     "figure",
     "multimodal",
+    "one_input",
+    "replay",
     "saturation",
     "save",
     "sphere",
