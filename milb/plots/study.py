@@ -53,7 +53,7 @@ def learning_curves(table: pd.DataFrame, strategies: Sequence[str], oracles: Map
     for ax, (benchmark, strategy_spreads) in zip(axes[0], spreads.items(), strict=True):
         _draw_spreads(ax, benchmark, strategy_spreads, strategies, oracles)
     axes[0, 0].set_ylabel(_NLL)
-    marks = _marks(axes[0])
+    marks = _marks(list(axes[0]))
     fig.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=min(6, len(marks)))
     return fig
 
