@@ -1,27 +1,26 @@
 """The double-well's explorer shows what simulator, ensemble and scores say at one input."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from milb import acquisition, mdn
 from milb.plots import one_input
-from milb.problems import PROBLEMS
 from milb.problems.double_well import trajectories
 from milb.protocol import Options
-from milb.training import fit
 
 KEY = jax.random.key(3)
-PROBLEM = PROBLEMS["double_well"]
-PROTOCOL = PROBLEM.protocol("smoke").replace(min_steps=30, max_steps=30)
+NETWORK = mdn.MixtureDensityNetwork(width=8, depth=2, n_components=3, n_outputs=20)
 N, SIGMAS = 12, 6
 
 
 @pytest.fixture(scope="module")
 def ensemble():
-    data = PROBLEM.dataset(0, 50, 5, 40)
-    return fit(jax.random.key(0), data.x[:40], data.y[:40], PROTOCOL)
+    """Untrained: two members that disagree."""
+    inputs, outputs = (mdn.Standardisation(jnp.zeros(n), jnp.ones(n)) for n in (7, 20))
+    return mdn.Ensemble(mdn.initialise(jax.random.key(0), NETWORK, 2, 7), inputs, outputs, NETWORK)
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +38,9 @@ def test_paths_are_the_simulators(found):
 
 def test_densities_are_the_members_of_the_middle_particle_at_the_end(found, ensemble):
     x = np.array([[-0.5] * 5 + [0.9, 0.4]], np.float32)
-    members = jax.tree.map(np.asarray, mdn.predict(ensemble, x))
+    members = mdn.predict(ensemble, x)
     weights = np.exp(members.log_weights[:, 0])
-    mean, variance = (leaf[:, 0, :, 17] for leaf in (members.means, members.variances))
+    mean, variance = (np.asarray(leaf)[:, 0, :, 17] for leaf in (members.means, members.variances))
     y = found.grid[:, None, None]
     expected = (weights * np.exp(-0.5 * (y - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance)).sum(-1)
     assert_allclose(found.members, expected.T, rtol=2e-3, atol=1e-5)
@@ -49,7 +48,8 @@ def test_densities_are_the_members_of_the_middle_particle_at_the_end(found, ense
 
 def test_scores_are_the_acquisitions(found, ensemble):
     sigma = np.append(found.sigma, 0.9).astype(np.float32)
-    x = np.column_stack([np.full((len(sigma), 5), -0.5), sigma, np.full(len(sigma), 0.4)]).astype(np.float32)
+    x = np.column_stack([np.full((len(sigma), 5), -0.5), sigma, np.full(len(sigma), 0.4)])
+    x = jnp.asarray(x, jnp.float32)
     keys = jax.random.split(KEY, len(x))
     bound = np.asarray(acquisition.mi_lower_bound(keys, ensemble, x, Options()))
     variance = np.asarray(acquisition.epistemic_variance(keys, ensemble, x, Options()))

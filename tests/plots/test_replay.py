@@ -50,7 +50,7 @@ def test_labels_appear_round_by_round(recording, model):
 
 def test_cursor_and_gauge(recording):
     *_, curve, gauge = replay.at_round(recording, "mi-lb", "bait", 2).axes
-    cursors = [line.get_xydata().tolist() for line in curve.lines if len(line.get_xydata()) == 1]
+    cursors = [line.get_xydata()[0].tolist() for line in curve.lines if len(line.get_xydata()) == 1]
     assert cursors == [[16.0, 20.0]] * 2
     assert curve.get_ylabel() == "test NLL, mean (nats)"
     assert [text.get_text() for text in gauge.texts] == ["10.0 %", "10.0 %"]
@@ -115,6 +115,7 @@ def test_recorded_runs_are_read_as_they_were_made():
     assert len({found.nll[0] for found in recording.runs.values()}) == 1  # all start alike
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["double_well", "ternary", "multimodal"])
 def test_inputs_are_those_of_the_dataset(name):
     sizes = (1, 40, 5, 10)
