@@ -42,7 +42,7 @@ def server(folder, tmp_path_factory):
     environment = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}  # kernels choose theirs
     environment |= {"JUPYTER_CONFIG_DIR": str(home / "config"), "JUPYTER_RUNTIME_DIR": str(home / "runtime")}
     environment |= {"JUPYTERLAB_SETTINGS_DIR": str(home / "settings"), "IPYTHONDIR": str(home / "ipython")}
-    environment |= {"JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces")}
+    environment |= {"JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"), "JUPYTER_DATA_DIR": str(home / "data")}
     port = free_port()
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
     command += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}"]

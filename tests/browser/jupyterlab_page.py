@@ -11,26 +11,30 @@ from selenium.webdriver.support.ui import Select
 CONTROLS = ".widget-slider, .widget-dropdown, .widget-checkbox"
 COMPLAINTS = ("model not found", "error displaying widget", "loading widget", "error creating widget")
 
-READY = """
-const page = window.jupyterapp?.shell?.currentWidget;
-return page?.context?.isReady && page.context.path === arguments[0]
-    && page.context.sessionContext?.session?.kernel?.status === 'idle';
+# The notebook that is open, by its name.
+PAGE = """
+const app = window.jupyterapp;
+const page = app && [...app.shell.widgets('main')].find(widget => widget.context?.path === arguments[0]);
 """
-RUN_ALL = "window.jupyterapp.commands.execute('notebook:run-all-cells');"
+READY = f"""{PAGE}
+return page?.context.isReady && page.context.sessionContext?.session?.kernel?.status === 'idle';
+"""
+RUN_ALL = f"""{PAGE}
+app.shell.activateById(page.id);
+app.commands.execute('notebook:run-all-cells');
+"""
 # How many cells have not been run yet, and the errors of those that have.
-PROGRESS = """
-const page = window.jupyterapp.shell.currentWidget;
+PROGRESS = f"""{PAGE}
 const cells = page.content.widgets.map(cell => cell.model.toJSON()).filter(cell => cell.cell_type === 'code');
 const left = cells.filter(cell => cell.execution_count === null && cell.source.length > 0).length;
 const errors = cells.flatMap(cell => cell.outputs).filter(output => output.output_type === 'error');
 const idle = page.context.sessionContext.session.kernel.status === 'idle';
-return [left + (idle ? 0 : 1), errors.map(output => `${output.ename}: ${output.evalue}`)];
+return [left + (idle ? 0 : 1), errors.map(output => `${{output.ename}}: ${{output.evalue}}`)];
 """
-CLOSE = """
+CLOSE = f"""{PAGE}
 const done = arguments[arguments.length - 1];
-const page = window.jupyterapp.shell.currentWidget;
 page.context.model.dirty = false;
-page.context.sessionContext.shutdown().then(() => { page.dispose(); done(); }, done);
+page.context.sessionContext.shutdown().then(() => {{ page.dispose(); done(); }}, done);
 """
 PICTURES = """
 return [...arguments[0].querySelectorAll('.jp-OutputArea-output img')].map(image => image.src).join(' ');
@@ -51,6 +55,7 @@ class Lab:
         self.driver, self.address, self.token, self.screenshots = driver, address, token, screenshots
 
     def open(self, name: str) -> None:
+        self.name = name
         self.driver.get(f"{self.address}/lab/tree/{name}?token={self.token}&reset")
         self.wait(lambda: self.driver.execute_script(READY, name), 90, f"{name} has no idle kernel")
 
@@ -58,11 +63,14 @@ class Lab:
         """Run all cells; AssertionError at the first that fails, or when it takes longer than that."""
 
         def finished() -> bool:
-            left, errors = self.driver.execute_script(PROGRESS)
+            left, errors = self.driver.execute_script(PROGRESS, self.name)
             assert not errors, errors
             return left == 0
 
-        self.driver.execute_script(RUN_ALL)
+        self.driver.find_element(
+            "css selector", ".jp-Notebook .jp-Cell"
+        ).click()  # a page without focus has no current tab
+        self.driver.execute_script(RUN_ALL, self.name)
         time.sleep(1)
         self.wait(finished, seconds, "cells are still running")
 
@@ -113,7 +121,7 @@ class Lab:
         return name, time.perf_counter() - moved
 
     def assert_no_complaint(self) -> None:
-        _, errors = self.driver.execute_script(PROGRESS)
+        _, errors = self.driver.execute_script(PROGRESS, self.name)
         assert not errors, errors
         text = self.driver.find_element("css selector", ".jp-Notebook").text.lower()
         assert not [complaint for complaint in COMPLAINTS if complaint in text]
@@ -122,7 +130,7 @@ class Lab:
         self.driver.save_screenshot(str(self.screenshots / f"{name}.png"))
 
     def close(self) -> None:
-        self.driver.execute_async_script(CLOSE)
+        self.driver.execute_async_script(CLOSE, self.name)
 
     def wait(self, condition: Any, seconds: float, otherwise: str, every: float = 0.3) -> None:
         end = time.monotonic() + seconds
