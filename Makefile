@@ -19,10 +19,10 @@ COMPILE_FAST := --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_sp
 SMOKE := $(or $(MILB_HOME),.)/runs/notebooks/smoke
 
 .DEFAULT_GOAL := help
-.PHONY: help env check test nbval notebooks refresh study figures lab bench clean
+.PHONY: help env check test nbval test-browser notebooks html refresh study figures lab bench clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 env: $(STAMP)  ## create .venv and install milb into it, unless that is done
 
@@ -40,8 +40,15 @@ test: env  ## the tests, then smoke copies of all notebooks (EXHAUSTIVE=1: also 
 nbval: env  ## the committed notebooks, executed at demo scale
 	$(RUN) -m pytest --nbval-lax notebooks
 
-notebooks: env  ## run all notebooks at demo scale into runs/notebooks/
+test-browser: env  ## move every slider in JupyterLab and Chromium; pictures go to runs/browser/
+	$(RUN) -m pytest -n $(JOBS) tests/browser
+
+notebooks: env  ## run all notebooks at demo scale into runs/notebooks/, and as pages into runs/html/
 	$(RUN) -m milb.notebooks run demo $(NB)
+	$(RUN) -m milb.html
+
+html: env  ## the notebooks in runs/notebooks/ as pages that need no network, into runs/html/
+	$(RUN) -m milb.html
 
 refresh: env  ## execute the committed notebooks in place
 	$(RUN) -m milb.notebooks refresh $(NB)

@@ -94,6 +94,21 @@ def test_no_output_widget(path):
 
 
 @every_notebook
+def test_under_each_explorer_stands_what_to_try(path):
+    cells = read(path).cells
+    for cell, under in zip(cells, [*cells[1:], new_markdown_cell()], strict=True):
+        if cell.cell_type == "code" and "plots.explore(" in cell.source:
+            assert under.cell_type == "markdown" and "**Try this.**" in under.source, cell.source
+
+
+@every_notebook
+def test_first_screen_says_what_one_will_see_and_how_long_it_runs(path):
+    opening = read(path).cells[0].source
+    assert "?" in opening and "You will see" in opening
+    assert re.search(r"(second|minute)s?\b", opening)
+
+
+@every_notebook
 def test_committed_as_executed_from_top_to_bottom(path):
     cells = code_cells(path)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))

@@ -41,7 +41,7 @@ LAYERS = (
     "study",
     "two_index",
 )
-IMPORTED_BY_NOBODY = ("plots", "notebooks", "__main__")
+IMPORTED_BY_NOBODY = ("plots", "notebooks", "html", "__main__")
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def escape(
         ax.hist(q, bins, density=True, color="#56B4E9", label="simulated")
         ax.plot(grid, equilibrium[sigma], color="black", lw=1, label="equilibrium")
         ax.plot(start, 0, "^", color="#D55E00", ms=7, clip_on=False, label="start", ls="none", zorder=3)
-        _mark_wells(ax.axvline)
+        mark_wells(ax.axvline)
         ax.set(title=rf"$\sigma$ = {sigma:g}", xlabel="final position $q(T)$", ylim=(0, None))
         ax.grid(visible=False)
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
@@ -53,7 +53,7 @@ def trajectories(
     """Positions of all particles over time, a panel for each entry (titled by its key); recorded times marked."""
     fig, axes = plt.subplots(1, len(positions), figsize=panel_size(len(positions)), sharey=True, squeeze=False)
     for ax, (title, q) in zip(axes[0], positions.items(), strict=True):
-        _mark_wells(ax.axhline)
+        mark_wells(ax.axhline)
         for snapshot in snapshots:
             ax.axvline(snapshot, color="#bbbbbb", lw=0.8, zorder=1)
         shades = plt.colormaps["viridis"](np.linspace(0, 0.9, q.shape[1]))
@@ -175,8 +175,8 @@ def error_against_noise(
 
 def _positions(ax: Axes, q: Float[np.ndarray, "_ 2"], color: str, limit: float) -> None:
     ax.scatter(*thinned(q).T, s=3, color=color, rasterized=True)
-    _mark_wells(ax.axvline)
-    _mark_wells(ax.axhline)
+    mark_wells(ax.axvline)
+    mark_wells(ax.axhline)
     outside = np.count_nonzero(np.abs(q).max(axis=1) > limit)
     if outside:
         note = f"{outside} of {len(q)} outside"
@@ -186,6 +186,7 @@ def _positions(ax: Axes, q: Float[np.ndarray, "_ 2"], color: str, limit: float) 
     ax.grid(visible=False)
 
 
-def _mark_wells(draw_line: Callable[..., Any]) -> None:
+def mark_wells(draw_line: Callable[..., Any]) -> None:
+    """Lines at the two wells; `draw_line` is `Axes.axvline` or `axhline`."""
     for well in (-1, 1):
         draw_line(well, **_WELLS)

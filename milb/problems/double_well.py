@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Key
 
+from milb.devices import cpu
 from milb.mixture import PRNGKey
 from milb.problems.problem import Dataset, Problem, offline_protocols
 from milb.protocol import Protocol
@@ -87,6 +88,16 @@ class DoubleWell(Problem):
         x, y = _labelled_set(pool_key, n_pool)
         order = np.asarray(jax.random.permutation(order_key, n_pool))
         return Dataset(x[order], y[order], *_labelled_set(test_key, n_test))
+
+    def inputs(
+        self, seed: int, n_pool: int = 50_000, n_test: int = 2_000, n_initial: int = 100
+    ) -> Float[np.ndarray, "N 7"]:
+        """`dataset(...).x`, without simulating labels."""
+        del n_test, n_initial
+        with jax.default_device(cpu()):
+            pool_key, _, order_key, _ = jax.random.split(jax.random.key(seed), 4)
+            x = np.asarray(_inputs(jax.random.split(pool_key, 4), n_pool))
+            return x[np.asarray(jax.random.permutation(order_key, n_pool))]
 
 
 def _labelled_set(key: PRNGKey, n: int) -> tuple[np.ndarray, np.ndarray]:

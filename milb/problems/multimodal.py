@@ -128,6 +128,16 @@ class Multimodal(MixtureProblem):
         test, pool = order[:n_test], order[n_test:]
         return Dataset(x[pool], y[pool], x[test], y[test])
 
+    def inputs(
+        self, seed: int, n_pool: int = 50_000, n_test: int = 2_000, n_initial: int = 100
+    ) -> Float[np.ndarray, "N 10"]:
+        """`dataset(...).x`, without drawing labels."""
+        del n_initial
+        with jax.default_device(cpu()):
+            _, data_key, order_key, _ = jax.random.split(jax.random.key(seed), 4)
+            x = np.asarray(self.sample(jax.random.split(data_key, 3)[1], n_pool + n_test))
+            return x[np.asarray(jax.random.permutation(order_key, n_pool + n_test))[n_test:]]
+
 
 def _draw(key: PRNGKey, mixture: Mixture) -> Float[Array, "n 16"]:
     component_key, noise_key = jax.random.split(key)

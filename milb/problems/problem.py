@@ -93,6 +93,12 @@ class Problem(ABC):
             raise ValueError(f"n_initial = {n_initial} rows do not fit in n_pool = {n_pool}")
         return _cached_dataset(self, int(seed), int(n_pool), int(n_test), int(n_initial))
 
+    def inputs(
+        self, seed: int, n_pool: int = 50_000, n_test: int = 2_000, n_initial: int = 100
+    ) -> Float[np.ndarray, "N dx"]:
+        """`dataset(...).x`; without the labels where they take long and the inputs do not need them."""
+        return self.dataset(seed, n_pool, n_test, n_initial).x
+
     def protocol(self, scale: str) -> Protocol:
         """The settings of a run; ValueError unless scale is "smoke", "demo" or "paper"."""
         check_scale(scale)

@@ -148,6 +148,15 @@ class Ternary(MixtureProblem):
         pool_key, test_key, _ = jax.random.split(jax.random.key(seed), 3)
         return Dataset(*self._labelled_set(pool_key, n_pool), *self._labelled_set(test_key, n_test))
 
+    def inputs(
+        self, seed: int, n_pool: int = 50_000, n_test: int = 2_000, n_initial: int = 100
+    ) -> Float[np.ndarray, "N 8"]:
+        """`dataset(...).x`, without drawing labels."""
+        del n_test, n_initial
+        with jax.default_device(cpu()):
+            pool_key, _, _ = jax.random.split(jax.random.key(seed), 3)
+            return np.asarray(_inputs(jax.random.split(pool_key, 3), n_pool))
+
     def offline_dataset(self, scale: str) -> Dataset:
         """The large set and its test set, from streams of their own."""
         protocol = self.offline_protocol(scale)

@@ -1,8 +1,14 @@
 """Sliders redraw a picture that is an output of its own."""
 
+import gc
+import io
+from collections import Counter
+
 import ipywidgets
 import matplotlib.pyplot as plt
 import pytest
+from matplotlib.figure import Figure
+from PIL import Image
 
 from milb import plots
 from milb.plots import sliders
@@ -34,13 +40,15 @@ def shown(monkeypatch):
 
 @plots.figure
 def draw(m, delta):
-    fig, ax = plt.subplots()
-    ax.set_title(f"{m}, {delta}")
+    fig, ax = plt.subplots(figsize=(1, 1), dpi=30, layout="none", facecolor=(m / 10, delta, 0))
+    ax.set_axis_off()
     return fig
 
 
-def title(fig):
-    return fig.axes[0].get_title(loc="center") or fig.axes[0].get_title(loc="left")
+def color(picture):
+    """Red and green of the picture's first pixel."""
+    assert picture.format == "png"
+    return [value / 255 for value in Image.open(io.BytesIO(picture.data)).convert("RGB").getpixel((0, 0))[:2]]
 
 
 def test_picture_is_shown_at_once_and_redrawn_when_a_slider_moves(shown):
@@ -48,10 +56,50 @@ def test_picture_is_shown_at_once_and_redrawn_when_a_slider_moves(shown):
     plots.explore(draw, m=m, delta=delta)
     box, first, picture = shown
     assert box.children == (m, delta)
-    assert title(first) == "3, 0.3"
+    assert color(first) == pytest.approx([0.3, 0.3], abs=0.01)
     m.value = 7
     delta.value = 1.0
-    assert [title(fig) for fig in picture.updates] == ["7, 0.3", "7, 1.0"]
+    assert [color(update) for update in picture.updates] == [
+        pytest.approx([0.7, 0.3], abs=0.01),
+        pytest.approx([0.7, 1.0], abs=0.01),
+    ]
+
+
+def test_every_kind_of_control(shown):
+    choice, tick = ipywidgets.Dropdown(options=[1, 5]), ipywidgets.Checkbox(False)
+    plots.explore(lambda choice, tick: draw(choice, float(tick)), choice=choice, tick=tick)
+    choice.value = 5
+    tick.value = True
+    assert [color(update) for update in shown[2].updates] == [
+        pytest.approx([0.5, 0], abs=0.01),
+        [pytest.approx(0.5, abs=0.01), 1],
+    ]
+
+
+def test_two_hundred_moves_leave_nothing_behind(shown):
+    slider = ipywidgets.IntSlider(3, 0, 9)
+    plots.explore(lambda m: draw(m, 0.5), m=slider)
+    picture = shown[2]
+
+    def objects_after(moves):
+        for i in range(moves):
+            slider.value = (slider.value + 1 + i % 3) % 10
+        assert picture.updates
+        picture.updates.clear()
+        gc.collect()
+        return Counter(type(thing) for thing in gc.get_objects())
+
+    few = objects_after(10)
+    many = objects_after(200)
+    assert many[Figure] == few[Figure]
+    assert plt.get_fignums() == []
+    assert sum(many.values()) - sum(few.values()) < 200  # less than one object a move
+
+
+def test_an_error_comes_before_anything_is_shown(shown):
+    with pytest.raises(ZeroDivisionError):
+        plots.explore(lambda m: draw(1 / m, 0), m=ipywidgets.IntSlider(0, 0, 9))
+    assert shown == []
 
 
 def test_names_must_be_those_of_the_drawing_function(shown):

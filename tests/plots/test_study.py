@@ -26,6 +26,22 @@ def test_curves_have_a_panel_a_benchmark_and_leave_out_what_is_not_there(table):
     assert list(fig.axes[0].lines[1].get_ydata()) == pytest.approx([0.45, 0.3, 0.225])
 
 
+def test_ticked_curves_come_and_go_on_axes_that_stay(table):
+    spreads = study.spread_over_seeds(table)
+    assert list(spreads) == ["double_well", "ternary"] and list(spreads["ternary"]) == ["random", "mi-lb"]
+    assert spreads["ternary"]["mi-lb"].loc[150].tolist() == pytest.approx([0.3, 0.2, 0.4])
+    both, one, none = (
+        study.ticked_curves(spreads, {"random": random, "mi-lb": mi_lb}, {"ternary": 0.1})
+        for random, mi_lb in ((True, True), (False, True), (False, False))
+    )
+    assert [[len(ax.lines) for ax in fig.axes] for fig in (both, one, none)] == [[2, 3], [1, 2], [0, 1]]
+    assert [text.get_text() for text in one.legends[0].texts] == ["MI-LB", "oracle"]
+    for ax, same in zip(both.axes, none.axes, strict=True):
+        assert ax.get_xlim() == same.get_xlim() and ax.get_ylim() == same.get_ylim()
+        assert ax.get_yscale() == "log"
+    assert none.axes[1].get_ylim()[0] < 0.1  # the oracle is seen, too
+
+
 def test_final_errors_are_those_of_the_last_labels(table):
     paper = pd.DataFrame(
         [("ternary", "random", 550, 0.2, 0.1, 0.3)], columns=["benchmark", "strategy", "n", "mean", "min", "max"]
