@@ -34,7 +34,7 @@ def subset_of(n_pool: int) -> Int[np.ndarray, "S"]:
     return np.arange(0, n_pool, -(-n_pool // SUBSET))
 
 
-def saturation(ensemble: Ensemble, x: Float[Array, "S dx"], block_size: int) -> Float[Array, "S 2"]:
+def saturation(ensemble: Ensemble, x: Float[ArrayLike, "S dx"], block_size: int) -> Float[Array, "S 2"]:
     """How far MI-LB stays below its largest value, and the certificate, at each x; both in nats."""
     return acquisition.map_pool(_gap_and_certificate, jax.random.key(0), ensemble, x, Options(block_size=block_size))
 

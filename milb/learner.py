@@ -174,9 +174,10 @@ def _go_on(
             pool = Pool(data.x, jnp.asarray(available), jnp.asarray(state.rows), jnp.asarray(n))
             selection_key = round_key(root, SELECTION, round_index)
             proposal = strategies.propose(strategy, selection_key, ensemble, pool, protocol.n_query, protocol)
+            proposal = jax.block_until_ready(proposal)
             picked = checked_picks(proposal.indices, available, protocol.n_query, f"{title}, round {round_index}")
             record["score_seconds"] = time.perf_counter() - started
-            saturated = saturation(ensemble, data.x[subset_of(protocol.n_pool)], protocol.block_size)
+            saturated = saturation(ensemble, np.asarray(data.x)[subset_of(protocol.n_pool)], protocol.block_size)
             record |= selection_record(proposal.scores, saturated, data.x, picked, available)
             state.rows[n : n + protocol.n_query] = picked
         else:
