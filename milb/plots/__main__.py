@@ -10,7 +10,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from milb import paths
-from milb.plots import curves, save, study
+from milb.plots import curves, replay, save, study
 
 DOUBLE_WELL_SEED_0 = "05_double_well_paper_seed0"
 RELEASED = "released_curves"
@@ -36,10 +36,16 @@ def final_errors(data: Path) -> Figure:
     return study.final_errors(study.read_curves(data), paper, study.ORACLES)
 
 
+def replayed_round(data: Path) -> Figure:
+    """A picture of the replay: the exact and the released ranking on the double-well, after four rounds."""
+    return replay.at_round(replay.read(data, "double_well"), "mi-lb", "mi-lb-released", 4)
+
+
 FIGURES: dict[str, Callable[[Path], Figure]] = {
     DOUBLE_WELL_SEED_0: double_well_seed_0,
     "07_learning_curves": learning_curves,
     "07_final_errors": final_errors,
+    "07_replay": replayed_round,
 }
 
 

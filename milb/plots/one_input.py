@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import matplotlib.pyplot as plt
 import numpy as np
 from jaxtyping import Array, Float
 from matplotlib.axes import Axes
@@ -19,7 +18,7 @@ from milb import acquisition
 from milb.mdn import Ensemble, predict
 from milb.mixture import Mixture, PRNGKey
 from milb.plots.double_well import mark_wells
-from milb.plots.layout import few_ticks
+from milb.plots.layout import few_ticks, placed_by_hand
 from milb.plots.style import figure, strategy_style
 from milb.problems.double_well import N_PARTICLES, N_STEPS, SIGMA_RANGE, TIME_STEP, trajectories
 from milb.protocol import Options
@@ -91,7 +90,7 @@ def draw(found: OneInput, sigma: float, largest: float) -> Figure:
         largest: the most that MI-LB can be, in nats.
     """
     found = OneInput(*(np.asarray(leaf) for leaf in found))
-    fig = plt.figure(figsize=(8.0, 3.7), layout="none")  # placed by hand: a layout engine takes half the time
+    fig = placed_by_hand(8.0, 3.7)
     paths, final, bounds, variance = (fig.add_axes(place) for place in _PLACES)
     time = TIME_STEP * EVERY * np.arange(found.paths.shape[1])
     lines = [np.column_stack([time, path]) for path in found.paths[:_SHOWN]]

@@ -48,7 +48,7 @@ def server(folder, tmp_path_factory):
     command += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}"]
     command += [f"--ServerApp.root_dir={folder}", "--LabApp.expose_app_in_browser=True"]
     with (home / "log.txt").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen([*on_one_core(), *command], env=environment, stdout=log, stderr=subprocess.STDOUT)
     address = f"http://127.0.0.1:{port}"
     try:
         await_answer(process, f"{address}/api/status?token={token}", home / "log.txt")
@@ -56,6 +56,15 @@ def server(folder, tmp_path_factory):
     finally:
         process.terminate()  # and with it, its kernels
         process.wait(timeout=30)
+
+
+def on_one_core() -> list[str]:
+    """Kernels of parallel tests beside, not on top of each other: devices that wait for one another stall otherwise."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None or not hasattr(os, "sched_getaffinity") or not shutil.which("taskset"):
+        return []
+    cores = sorted(os.sched_getaffinity(0))
+    return ["taskset", "--cpu-list", str(cores[int(worker.removeprefix("gw")) % len(cores)])]
 
 
 def free_port() -> int:

@@ -16,6 +16,7 @@ def home(monkeypatch, tmp_path):
     monkeypatch.setenv("MILB_HOME", str(tmp_path))
     data = tmp_path / "figures" / "data"
     data.mkdir(parents=True)
+    monkeypatch.delitem(FIGURES, "07_replay")  # needs a whole study; test_replay.py reads the recorded one
     shutil.copy(DATA / "released_curves.csv", data)
     rows = "mi-lb,0,100,900.0,0.9\nmi-lb,0,150,300.0,0.7\n"
     (data / f"{NAME}.csv").write_text("# made up\nstrategy,seed,n,nll_mean,saturated_share\n" + rows)

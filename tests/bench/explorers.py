@@ -1,0 +1,89 @@
+"""How long a reader waits for a picture: `python tests/bench/explorers.py [NOTEBOOK ...]`.
+
+Runs notebooks at smoke scale and moves every control of every explorer, in the kernel: milliseconds from a new value to
+the new picture, drawn and encoded, and what 200 moves leave behind. `make test-browser` measures the way to the screen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SMALL = {"scale": "smoke", "strategies": "random,mi-lb", "n_seeds": 1}
+
+MEASURE = """
+import gc, os, resource, statistics, time
+import ipywidgets.widgets.widget as _widget
+from matplotlib.figure import Figure as _Figure
+
+
+def _values(control, n):
+    if hasattr(control, "options"):
+        values = [value[1] if isinstance(value, tuple) else value for value in control._options_full]
+    elif isinstance(control.value, bool):
+        values = [True, False]
+    else:
+        values = [control.min + (control.max - control.min) * i / 7 for i in range(8)]
+        values = [type(control.value)(value) for value in values]
+    return [values[i % len(values)] for i in range(n)]
+
+
+def _move(control, n):
+    seconds = []
+    for value in _values(control, n):
+        if value != control.value:
+            start = time.process_time(), time.perf_counter()
+            control.value = value
+            seconds.append((time.process_time() - start[0], time.perf_counter() - start[1]))
+    return [1e3 * statistics.median(column) for column in zip(*seconds)]
+
+
+def _left():
+    gc.collect()
+    with open("/proc/self/statm") as file:
+        resident = int(file.read().split()[1]) * resource.getpagesize() / 2**20
+    return sum(isinstance(thing, _Figure) for thing in gc.get_objects()), len(gc.get_objects()), resident
+
+
+_controls = [w for w in list(_widget._instances.values()) if hasattr(w, "description") and hasattr(w, "value")]
+_controls = [w for w in _controls if w._trait_notifiers.get("value", {}).get("change")]
+for _control in _controls:
+    _cpu, _wall = _move(_control, 9)
+    print(f"  {type(_control).__name__:16s} {_control.description:14s} {_wall:6.0f} ms, of which CPU {_cpu:6.0f} ms")
+if _controls:
+    _move(_controls[-1], 20)
+    _before = _left()
+    _move(_controls[-1], 230)
+    print("  figures, objects, MiB resident before and after some 200 moves:", _before, _left())
+"""
+
+
+def main() -> None:
+    """All notebooks with explorers, or those named."""
+    import nbformat
+    import papermill
+    from nbclient import NotebookClient
+    from nbformat.v4 import new_code_cell
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("notebooks", nargs="*", type=Path)
+    os.environ.pop("MPLBACKEND", None)
+    for path in parser.parse_args().notebooks or sorted((CHECKOUT / "notebooks").glob("*.ipynb")):
+        if "plots.explore(" not in path.read_text(encoding="utf-8"):
+            continue
+        known = papermill.inspect_notebook(str(path))
+        parameters = {name: value for name, value in SMALL.items() if name in known}
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / path.name
+            papermill.execute_notebook(str(path), str(copy), parameters, prepare_only=True, progress_bar=False)
+            notebook = nbformat.read(copy, as_version=4)
+        notebook.cells.append(new_code_cell(MEASURE))
+        NotebookClient(notebook, timeout=None, kernel_name="python3").execute()
+        print(path.stem, *(output.get("text", "") for output in notebook.cells[-1].outputs), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
