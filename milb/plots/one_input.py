@@ -26,7 +26,7 @@ from milb.protocol import Options
 MIDDLE = N_PARTICLES // 2  # the particle that is shown
 EVERY = 25  # steps between recorded positions
 LIMIT = 2.5  # positions are shown in -LIMIT .. LIMIT
-_SHOWN = 40  # trajectories that are drawn; the histogram has all
+_SHOWN = 30  # trajectories that are drawn; the histogram has all
 _TRUTH, _MODEL, _MARGINAL = "#777777", "#56B4E9", "#0072B2"
 
 
@@ -50,7 +50,7 @@ def evaluate(
     q0: float | Float[Array, ""],
     sigma: float | Float[Array, ""],
     kappa: float | Float[Array, ""],
-    n_paths: int = 200,
+    n_paths: int = 120,
     n_sigma: int = 35,
 ) -> OneInput:
     """Simulate, predict and score x = (q0, q0, q0, q0, q0, sigma, kappa); compiled once, whatever the input.
