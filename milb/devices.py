@@ -15,7 +15,7 @@ _SINGLE_THREADED = "--xla_cpu_multi_thread_eigen=false"
 # XLA runs all CPU devices' programs on one pool of threads, by default as many as cores, and reads NPROC for another
 # number. Devices wait for each other inside a program, each on a thread: with other work in flight, a pool of n can
 # be full of those that wait, for good.
-_THREADS_PER_DEVICE = 8
+_THREADS_PER_DEVICE = 2
 
 
 def use_cpu_cores(n: int | None = None) -> None:

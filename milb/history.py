@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, Key
+from jaxtyping import Array, ArrayLike, Float, Int
 from scipy.spatial.distance import pdist
 
 from milb import acquisition
@@ -34,12 +34,10 @@ def subset_of(n_pool: int) -> Int[np.ndarray, "S"]:
     return np.arange(0, n_pool, -(-n_pool // SUBSET))
 
 
-def saturation(ensemble: Ensemble, x: Float[ArrayLike, "S dx"], block_size: int) -> Float[Array, "S 2"]:
+@jax.jit
+def saturation(ensemble: Ensemble, x: Float[Array, "S dx"]) -> Float[Array, "S 2"]:
     """How far MI-LB stays below its largest value, and the certificate, at each x; both in nats."""
-    return acquisition.map_pool(_gap_and_certificate, jax.random.key(0), ensemble, x, Options(block_size=block_size))
-
-
-def _gap_and_certificate(keys: Key[Array, "B"], ensemble: Ensemble, x: Array, options: Options) -> Float[Array, "B 2"]:
+    keys, options = jax.random.split(jax.random.key(0), len(x)), Options()  # neither score draws
     gap = jnp.exp(-acquisition.negative_log_overlap_gap(keys, ensemble, x, options))
     return jnp.stack([gap, acquisition.mi_certificate(keys, ensemble, x, options)], axis=1)
 

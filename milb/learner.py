@@ -177,7 +177,8 @@ def _go_on(
             proposal = jax.block_until_ready(proposal)
             picked = checked_picks(proposal.indices, available, protocol.n_query, f"{title}, round {round_index}")
             record["score_seconds"] = time.perf_counter() - started
-            saturated = saturation(ensemble, np.asarray(data.x)[subset_of(protocol.n_pool)], protocol.block_size)
+            # On one device, from the host: a small program, which others have nothing to wait for.
+            saturated = saturation(jax.device_get(ensemble), np.asarray(data.x)[subset_of(protocol.n_pool)])
             record |= selection_record(proposal.scores, saturated, data.x, picked, available)
             state.rows[n : n + protocol.n_query] = picked
         else:

@@ -128,7 +128,7 @@ def test_the_three_forms_of_mi_lb_are_one_function(ensemble, data):
     assert maximum == pytest.approx(np.log(2) - 10 * (1 - np.log(2)), rel=1e-6)
     np.testing.assert_allclose(maximum - np.exp(-gap), value, atol=1e-4)
     np.testing.assert_allclose(released, value, atol=1e-4)
-    recorded = np.asarray(saturation(ensemble, jnp.asarray(data.x), 7))
+    recorded = np.asarray(saturation(ensemble, jnp.asarray(data.x)))
     np.testing.assert_allclose(recorded[:, 0], np.exp(-gap), atol=1e-5)
     certificate = score_pool(ACQUISITIONS["mi-certificate"], KEY, ensemble, data.x)
     np.testing.assert_allclose(recorded[:, 1], certificate, atol=1e-5)

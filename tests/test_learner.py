@@ -94,7 +94,7 @@ def test_one_compilation_serves_every_round_and_strategy(runs):
     for name in ("mi-lb", "random"):
         run(PROBLEM, name, 1, PROTOCOL, progress=False)
     assert learner._train_round._cache_size() == 1
-    assert acquisition._map_pool._cache_size() == 3  # of either score, and of saturation
+    assert acquisition._map_pool._cache_size() == 2
 
 
 def test_the_whole_pool_can_be_labelled():

@@ -96,9 +96,9 @@ def _propose_scored(
     return jax.vmap(of_seed)(keys, ensembles, x, rows)
 
 
-@partial(jax.jit, static_argnames="block_size")
-def _saturation(ensembles: Ensemble, x: Float[Array, "seeds S dx"], block_size: int) -> Float[Array, "seeds S 2"]:
-    return jax.vmap(partial(saturation, block_size=block_size))(ensembles, x)
+@jax.jit
+def _saturation(ensembles: Ensemble, x: Float[Array, "seeds S dx"]) -> Float[Array, "seeds S 2"]:
+    return jax.vmap(saturation)(ensembles, x)
 
 
 def _arm(ensembles: Ensemble, a: int) -> Ensemble:
@@ -152,7 +152,7 @@ class Lockstep:
             for seed in group.seeds
         ]
         self.data: Data = jax.tree.map(lambda *arrays: jnp.stack(arrays), *sets)
-        self.subset = self.data.x[:, subset_of(protocol.n_pool)]
+        self.subset = np.asarray(self.data.x)[:, subset_of(protocol.n_pool)]
         self.compiled = False
         self.roots = jnp.stack([jax.random.key(seed) for seed in group.seeds])
 
@@ -177,7 +177,7 @@ class Lockstep:
             started = time.perf_counter()
             proposals.append(self._propose(a, keys, ensembles, rows, count))
             seconds.append(time.perf_counter() - started)
-            saturated.append(np.asarray(_saturation(_arm(ensembles, a), self.subset, protocol.block_size)))
+            saturated.append(np.asarray(_saturation(jax.device_get(_arm(ensembles, a)), self.subset)))
         self._record(progress, index, n, nll, proposals, saturated, seconds)
 
     def _keys(self, stream: int, index: int) -> Array:
