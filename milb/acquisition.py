@@ -204,7 +204,8 @@ def map_pool(function: Acquisition, key: PRNGKey, ensemble: Ensemble, x: ArrayLi
     x = jnp.asarray(x, jnp.float32)
     if x.ndim != 2 or x.shape[1] != ensemble.n_inputs or not len(x):
         raise ValueError(f"x must have shape (N, {ensemble.n_inputs}) with N >= 1, got {x.shape}")
-    return _map_pool(function, key, ensemble, x, options)
+    # CPU devices wait for each other on as many threads as there are cores: one program over all of them at a time.
+    return jax.block_until_ready(_map_pool(function, key, ensemble, x, options))
 
 
 @partial(jax.jit, static_argnames=("function", "options"))

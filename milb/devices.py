@@ -12,10 +12,6 @@ import platform
 import jax
 
 _SINGLE_THREADED = "--xla_cpu_multi_thread_eigen=false"
-# XLA runs all CPU devices' programs on one pool of threads, by default as many as cores, and reads NPROC for another
-# number. Devices wait for each other inside a program, each on a thread: with other work in flight, a pool of n can
-# be full of those that wait, for good.
-_THREADS_PER_DEVICE = 2
 
 
 def use_cpu_cores(n: int | None = None) -> None:
@@ -46,7 +42,6 @@ def use_cpu_cores(n: int | None = None) -> None:
             f"{jax.local_device_count('cpu')} CPU device(s); call it first, or restart the kernel"
         ) from error
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_SINGLE_THREADED}".strip()
-    os.environ["NPROC"] = str(max(_THREADS_PER_DEVICE * n, int(os.environ.get("NPROC", 0))))
 
 
 def cpu() -> jax.Device:

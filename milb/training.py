@@ -55,7 +55,8 @@ def fit(
     Source: the protocol of the paper's released experiments.
     """
     x, y = _checked(x, y, n_labelled)
-    return fit_buffer(key, x, y, jnp.asarray(len(x) if n_labelled is None else n_labelled), protocol)
+    n_labelled = jnp.asarray(len(x) if n_labelled is None else n_labelled)
+    return jax.block_until_ready(fit_buffer(key, x, y, n_labelled, protocol))  # see `milb.acquisition.map_pool`
 
 
 def fit_offline(key: PRNGKey, x: ArrayLike, y: ArrayLike, protocol: Protocol) -> Ensemble:
@@ -65,7 +66,7 @@ def fit_offline(key: PRNGKey, x: ArrayLike, y: ArrayLike, protocol: Protocol) ->
     notice and hundreds of thousands do. Arguments, returns, errors and warnings as `fit`.
     """
     x, y = _checked(x, y)
-    return fit_buffer(key, x, y, jnp.asarray(len(x)), protocol, replace=True)
+    return jax.block_until_ready(fit_buffer(key, x, y, jnp.asarray(len(x)), protocol, replace=True))
 
 
 @partial(jax.jit, static_argnames=("protocol", "replace"))
