@@ -177,8 +177,10 @@ def _go_on(
             proposal = jax.block_until_ready(proposal)
             picked = checked_picks(proposal.indices, available, protocol.n_query, f"{title}, round {round_index}")
             record["score_seconds"] = time.perf_counter() - started
-            # On one device, from the host: a small program, which others have nothing to wait for.
-            saturated = saturation(jax.device_get(ensemble), np.asarray(data.x)[subset_of(protocol.n_pool)])
+            # On one device: a small program, which the others have nothing to wait for.
+            saturated = saturation(
+                jax.device_put(ensemble, jax.devices()[0]), np.asarray(data.x)[subset_of(protocol.n_pool)]
+            )
             record |= selection_record(proposal.scores, saturated, data.x, picked, available)
             state.rows[n : n + protocol.n_query] = picked
         else:

@@ -177,7 +177,7 @@ class Lockstep:
             started = time.perf_counter()
             proposals.append(self._propose(a, keys, ensembles, rows, count))
             seconds.append(time.perf_counter() - started)
-            saturated.append(np.asarray(_saturation(jax.device_get(_arm(ensembles, a)), self.subset)))
+            saturated.append(np.asarray(_saturation(jax.device_put(_arm(ensembles, a), jax.devices()[0]), self.subset)))
         self._record(progress, index, n, nll, proposals, saturated, seconds)
 
     def _keys(self, stream: int, index: int) -> Array:
