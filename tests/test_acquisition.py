@@ -47,6 +47,7 @@ def test_one_finite_score_a_point(acquisition, ensemble, data):
     assert scores.shape == (50,) and np.isfinite(scores).all()
 
 
+@pytest.mark.sample(7)
 @every_acquisition
 @pytest.mark.parametrize("block_size", [pytest.param(1, marks=pytest.mark.exhaustive), 7, 64])
 def test_scores_do_not_depend_on_blocks(acquisition, ensemble, data, block_size):

@@ -48,6 +48,7 @@ def pool_of(x, labelled=LABELLED, buffer=20, never=()):
     return Pool(jnp.asarray(x), jnp.asarray(available), jnp.asarray(rows), jnp.asarray(len(labelled)))
 
 
+@pytest.mark.sample(6)
 @every_strategy
 @pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.exhaustive), 10, 45])
 def test_k_distinct_rows_that_are_not_labelled(name, k, ensemble, data):
@@ -62,6 +63,7 @@ def test_k_larger_than_what_is_left(name, ensemble, data):
         STRATEGIES[name](KEY, ensemble, pool_of(data.x), 46)
 
 
+@pytest.mark.sample(2)
 @every_strategy
 def test_padding_of_the_labelled_buffer_changes_nothing(name, ensemble, data):
     short, long = (STRATEGIES[name](KEY, ensemble, pool_of(data.x, buffer=b), 10) for b in (5, 40))
@@ -76,6 +78,7 @@ def test_jit_equals_eager_and_does_not_retrace(name, ensemble, data):
     assert propose._cache_size() == 1
 
 
+@pytest.mark.sample(3)
 @every_strategy
 def test_duplicated_rows_are_picked_once_each(name, ensemble, data):
     x = np.tile(data.x[:2], (5, 1))

@@ -123,6 +123,7 @@ def test_gibbs_half_is_an_option_of_the_protocol():
     assert np.abs(np.exp(half.log_weights) - np.exp(problem.components(x).log_weights)).max() > 0.1
 
 
+@pytest.mark.sample(1)
 @problems
 def test_labels_follow_the_density(problem):
     x = np.asarray(problem.sample(jax.random.key(0), 1))
