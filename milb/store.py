@@ -149,13 +149,22 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], compress: bool = False) -> None:
+def write(
+    path: Path,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    compress: bool = False,
+    kind: tuple[str, int] = (FORMAT, VERSION),
+) -> None:
     """Replace the file at once: whoever reads it, or is killed, finds the old or the new one, whole.
+
+    Args:
+        kind: of file, and its version: what `unpacked` looks for.
 
     Raises:
         OSError: the folder cannot be written.
     """
-    header = {"format": FORMAT, "version": VERSION, **header}
+    header = {"format": kind[0], "version": kind[1], **header}
     with replacing(path) as file:
         (np.savez_compressed if compress else np.savez)(file, header=np.array(json.dumps(header)), **arrays)
 
@@ -189,20 +198,31 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
     """
     if not path.exists():
         return None
-    content = io.BytesIO(path.read_bytes())
+    content = path.read_bytes()
     try:
-        with np.load(content, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        header = json.loads(str(arrays.pop("header")))
-        if header["format"] != FORMAT:
-            raise ValueError(f"it holds {header['format']!r}")
-        version = int(header["version"])
+        header, arrays = unpacked(content, FORMAT)
     except Exception as error:  # a damaged zip file raises whatever its parts raise
         set_aside(path, error)
         return None
-    if version != VERSION:
-        raise ValueError(f"{path} has format version {version}; this milb reads version {VERSION}")
+    if header["version"] != VERSION:
+        raise wrong_version(path, header, VERSION)
     return header, arrays
+
+
+def unpacked(content: bytes, form: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and arrays of what `write` wrote; an exception of some kind when it is damaged or of another format."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    header = json.loads(str(arrays.pop("header")))
+    if header["format"] != form:
+        raise ValueError(f"it holds {header['format']!r}")
+    header["version"] = int(header["version"])
+    return header, arrays
+
+
+def wrong_version(path: Path, header: Mapping[str, Any], version: int) -> ValueError:
+    """The error for a file whose format is newer, or older, than the one that is read here."""
+    return ValueError(f"{path} has format version {header['version']}; this milb reads version {version}")
 
 
 def set_aside(path: Path, why: object) -> None:

@@ -6,8 +6,6 @@ trained again from the labels.
 
 from __future__ import annotations
 
-import io
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from milb.ask_tell.columns import Table
 from milb.ask_tell.settings import checked, choose
 from milb.devices import versions
 from milb.protocol import Protocol
-from milb.store import replacing
+from milb.store import unpacked, write, wrong_version
 
 FORMAT, VERSION = "milb learner", 1
 
@@ -119,8 +117,6 @@ class State:
         if not path.parent.is_dir():
             raise FileNotFoundError(f"the folder {path.parent} does not exist")
         header = {
-            "format": FORMAT,
-            "version": VERSION,
             "strategy": self.strategy,
             "seed": self.seed,
             "protocol": asdict(self.protocol) if self.chosen_by_user else self.protocol,
@@ -139,8 +135,7 @@ class State:
             "extra_x": self.extra_x.reshape(len(self.extra_x), self.pool.values.shape[1]),
             "extra_y": self.extra_y.reshape(len(self.extra_y), self.n_outputs),
         }
-        with replacing(path) as file:
-            np.savez(file, header=np.array(json.dumps(header)), **arrays)
+        write(path, header, arrays, kind=(FORMAT, VERSION))
 
     @classmethod
     def load(cls, path: Path) -> State:
@@ -150,19 +145,14 @@ class State:
             OSError: it cannot be read.
             ValueError: it was written by a newer milb, or is damaged or none of a learner.
         """
-        content = io.BytesIO(path.read_bytes())
+        content = path.read_bytes()
         try:
-            with np.load(content, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            header = json.loads(str(arrays["header"]))
-            if header["format"] != FORMAT:
-                raise ValueError(f"it holds a {header['format']}")
-            version = int(header["version"])
-            if version == VERSION:
+            header, arrays = unpacked(content, FORMAT)
+            if header["version"] == VERSION:
                 return cls._from(header, arrays)
         except Exception as error:  # a damaged archive raises whatever its parts raise
             raise ValueError(f"{path} is no file of a learner, or damaged: {error}") from error
-        raise ValueError(f"{path} has format version {version}; this milb reads version {VERSION}")
+        raise wrong_version(path, header, VERSION)
 
     @classmethod
     def _from(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> State:

@@ -76,7 +76,7 @@ def rewritten(path, header=None, **arrays):
         (lambda path: path.write_bytes(TODAY.read_bytes()[:-200]), "is no file of a learner, or damaged"),
         (lambda path: path.write_text("id,y\n"), "is no file of a learner, or damaged"),
         (lambda path: path.write_bytes(b""), "is no file of a learner, or damaged"),
-        (lambda path: rewritten(path, {"format": "milb run"}), "it holds a milb run"),
+        (lambda path: rewritten(path, {"format": "milb run"}), "it holds 'milb run'"),
         (lambda path: rewritten(path, {"version": 2}), "has format version 2; this milb reads version 1"),
         (lambda path: rewritten(path, rows=np.array([0, 0, 2, 5, 6])), "its rows repeat or are not in the pool"),
         (lambda path: rewritten(path, pending=np.array([99])), "its rows repeat or are not in the pool"),
