@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from milb.plots.layout import thinned
-from milb.plots.style import figure, strategy_style
+from milb.plots.style import GUIDE, figure, strategy_style
 
 TRUTH = {"label": "mutual information", "color": "black", "linestyle": (0, (1, 1)), "lw": 2.2, "zorder": 4}
 BOUND_STYLES = {
@@ -20,7 +20,6 @@ BOUND_STYLES = {
     "upper": {"label": "upper bound", "color": "#D55E00", "linestyle": (0, (5, 1, 1, 1))},
     "matched": {"label": "matched (no bound)", "color": "#CC79A7", "linestyle": (0, (2, 1))},
 }
-_GUIDE = {"color": "#555555", "lw": 0.9, "ls": (0, (4, 3))}
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 
 
@@ -49,7 +48,7 @@ def explorer(
         left.fill_between(y, density, color=color, alpha=0.15, lw=0)
     left.set(title=f"{len(densities)} members", xlabel="$y_1$", ylabel="density", yticks=())
     _against(right, separation, truth, values)
-    right.axhline(most, **_GUIDE)
+    right.axhline(most, **GUIDE)
     right.annotate("H(w)", (separation[-1], most), (0, 3), textcoords="offset points", ha="right", fontsize=8)
     right.axvline(separation[chosen], color="#999999", lw=0.9)
     right.set(xlabel="separation (std)", ylabel="nats", title=f"information {truth[chosen]:.2f} nats at the line")
@@ -100,7 +99,7 @@ def against_truth(truth: Float[np.ndarray, "n"], values: Mapping[str, Float[np.n
         points = thinned(np.stack([truth, value], axis=1))
         ax.scatter(*points.T, s=3, color=style["color"], alpha=0.4, rasterized=True)
         ends = np.array([0, truth.max()])
-        ax.plot(ends, ends, **_GUIDE)
+        ax.plot(ends, ends, **GUIDE)
         ax.set(title=style["label"], xlabel="mutual information (nats)")
     axes[0, 0].set_ylabel("bound (nats)")
     return fig
@@ -117,7 +116,7 @@ def agreement(correlations: pd.DataFrame) -> Figure:
     ax.set_yticks(rows, [strategy_style(str(name))["label"] for name in correlations.index])
     ax.set(xlabel="Spearman correlation with the mutual information", ylim=(len(rows) - 0.5, -0.5))
     ax.set_xlim(right=1.03)
-    ax.axvline(1, **_GUIDE)
+    ax.axvline(1, **GUIDE)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return fig
 
@@ -129,7 +128,7 @@ def receiver_operating(
     """ROC curves, a panel a problem: share of inputs off the data found, against false alarms, by score."""
     fig, axes = plt.subplots(1, len(curves), figsize=(8.0, 2.9), sharey=True, squeeze=False)
     for ax, (title, by_score) in zip(axes[0], curves.items(), strict=True):
-        ax.plot([0, 1], [0, 1], **_GUIDE)
+        ax.plot([0, 1], [0, 1], **GUIDE)
         for name, (false_alarms, found) in by_score.items():
             style = strategy_style(name)
             ax.plot(false_alarms, found, color=style["color"], ls=style["linestyle"], label=style["label"])
@@ -152,7 +151,7 @@ def asymptotics(table: pd.DataFrame, entropy: float) -> Figure:
     for ax, (column, title) in zip(axes, titles.items(), strict=True):
         for (name, rows), marker in zip(table.groupby("model", sort=False), _MARKERS, strict=False):
             ax.plot(rows["n"], rows[column], marker=marker, label=str(name))
-        ax.axhline(0 if column == "information" else entropy, **_GUIDE)
+        ax.axhline(0 if column == "information" else entropy, **GUIDE)
         ax.set(title=title, xlabel="labels n", xscale="log")
     axes[0].set(yscale="log", ylabel="nats")
     axes[1].annotate("truth", (table["n"].min(), entropy), (0, 3), textcoords="offset points", fontsize=8)
@@ -166,7 +165,7 @@ def divergence_limit(divergence: Float[np.ndarray, "n"], limit: Float[np.ndarray
     fig, ax = plt.subplots(figsize=(4.6, 3.2))
     ax.scatter(limit, divergence, s=5, color="#0072B2", alpha=0.5, rasterized=True)
     ends = np.array([limit.min(), limit.max()])
-    ax.plot(ends, ends, **_GUIDE)
+    ax.plot(ends, ends, **GUIDE)
     ax.set(xlabel=r"$2 M_C \mathrm{TV}(p_z, p)$", ylabel=r"$\mathrm{KL}(p_z \| p)$ (nats)", xscale="log", yscale="log")
     return fig
 
@@ -183,7 +182,7 @@ def search(ratios: pd.DataFrame) -> Figure:
     for i, (name, column) in enumerate(ratios.items()):
         color = ("#332288", "#DDAA33", "#44AA99")[i % 3]
         ax.plot(column, rows, marker=_MARKERS[i], color=color, ls="none", ms=5, label=str(name))
-    ax.axvline(1, **_GUIDE)
+    ax.axvline(1, **GUIDE)
     ax.set_xscale("log")
     low, high = ratios.to_numpy().min(), ratios.to_numpy().max()
     ticks = [tick for tick in (0.25, 0.5, 0.7, 0.8, 0.9, 1, 1.2, 1.5, 2, 3, 5, 10, 20) if low / 1.1 < tick < high * 1.1]

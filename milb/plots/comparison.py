@@ -10,10 +10,9 @@ from matplotlib.lines import Line2D
 
 from milb.plots.curves import log_axis
 from milb.plots.layout import label_edge, legend, panels, strategy_title
-from milb.plots.style import figure, strategy_style
+from milb.plots.style import GUIDE, figure, strategy_style
 
 _OTHERS = {"color": "#bbbbbb", "lw": 0.8}
-_ORACLE = {"color": "#555555", "lw": 0.9, "ls": (0, (4, 3))}
 
 
 @figure
@@ -46,7 +45,7 @@ def each_against_others(
             ax.plot(run.index, run, color=style["color"], lw=0.6, zorder=2)
         ax.plot(run.index, means[name], color=style["color"], marker=style["marker"], ms=3.5, zorder=3)
         if oracle is not None:
-            ax.axhline(oracle, **_ORACLE, zorder=1)
+            ax.axhline(oracle, **GUIDE, zorder=1)
         strategy_title(ax, name, f"ends at {_short(means[name].iloc[-1])}")
     log_axis(axes[0], table[column])
     label_edge(fig, "labels n", label)
@@ -56,7 +55,7 @@ def each_against_others(
         "all others": Line2D([], [], **_OTHERS),
     }
     if oracle is not None:
-        marks["oracle"] = Line2D([], [], **_ORACLE)
+        marks["oracle"] = Line2D([], [], **GUIDE)
     legend(fig, marks)
     return fig
 

@@ -19,7 +19,7 @@ from milb.mdn import Ensemble, predict
 from milb.mixture import Mixture, PRNGKey
 from milb.plots.double_well import mark_wells
 from milb.plots.layout import few_ticks, placed_by_hand
-from milb.plots.style import figure, strategy_style
+from milb.plots.style import GUIDE, figure, strategy_style
 from milb.problems.double_well import N_PARTICLES, N_STEPS, SIGMA_RANGE, TIME_STEP, trajectories
 from milb.protocol import Options
 
@@ -131,7 +131,7 @@ def _draw_final(ax: Axes, found: OneInput) -> None:
 
 
 def _draw_bounds(ax: Axes, found: OneInput, largest: float) -> None:
-    ax.axhline(largest, color="#555555", lw=0.9, ls=(0, (4, 3)), label="largest MI-LB")
+    ax.axhline(largest, **GUIDE, label="largest MI-LB")
     ax.plot(found.sigma, found.certificate, color="#117733", label="certificate")
     ax.plot(found.sigma, found.mi_lower_bound, color=strategy_style("mi-lb")["color"], label="MI-LB")
     bound, certificate, _ = found.at

@@ -12,7 +12,7 @@ from scipy import stats
 
 from milb.ask_tell.modes import Modes
 from milb.plots.layout import legend, thinned
-from milb.plots.style import CATEGORY_COLORS, CATEGORY_MARKERS, figure, strategy_style
+from milb.plots.style import CATEGORY_COLORS, CATEGORY_MARKERS, GUIDE, figure, strategy_style
 
 CONFIDENCE = 0.95
 _TRUTH = {"color": "#777777", "lw": 0, "alpha": 0.35}
@@ -191,7 +191,7 @@ def paired(differences: Mapping[str, pd.DataFrame], label: str) -> Figure:
     size = (8.0, 0.9 + 0.24 * len(first))
     fig, axes = plt.subplots(1, len(differences), figsize=size, sharey=True, squeeze=False)
     for ax, (title, table) in zip(axes[0], differences.items(), strict=True):
-        ax.axvline(0, color="#555555", lw=0.9, ls=(0, (4, 3)))
+        ax.axvline(0, **GUIDE)
         for i, (name, row) in enumerate(table.iterrows()):
             style = strategy_style(name)
             seeds = row.drop(["mean", "low", "high", "better"])

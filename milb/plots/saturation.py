@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 
 from milb.plots.layout import thinned
-from milb.plots.style import figure, strategy_style
+from milb.plots.style import GUIDE, figure, strategy_style
 
 
 @figure
@@ -29,7 +29,7 @@ def two_members(
         log_gap: log of how far MI-LB is below its maximum.
     """
     fig, (left, middle, right) = plt.subplots(1, 3, figsize=(8.0, 2.6))
-    left.axhline(maximum, color="#555555", lw=0.9, ls=(0, (4, 3)))
+    left.axhline(maximum, **GUIDE)
     left.annotate("largest MI-LB", (distance[-1], maximum), (0, -4), textcoords="offset points", ha="right", va="top")
     left.plot(distance, information, color="black", ls=(0, (1, 1)), label="mutual information")
     left.plot(distance, value, color=strategy_style("mi-lb")["color"], label="MI-LB")
@@ -67,7 +67,7 @@ def ranking_of_a_pool(
     """
     fig, (whole, near) = plt.subplots(1, 2, figsize=(7.6, 3.1), sharex=True)
     for ax, unit in ((whole, 1.0), (near, 1e6)):
-        ax.axhline(0, color="#555555", lw=0.9, ls=(0, (4, 3)))
+        ax.axhline(0, **GUIDE)
         ax.scatter(*thinned(np.stack([-log_gap, unit * rounded], axis=1)).T, s=2, color="#aaaaaa", rasterized=True)
         for name, rows in picks.items():
             style = strategy_style(name)

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 
 from milb.plots.curves import log_axis
 from milb.plots.layout import few_ticks, placed_by_hand
-from milb.plots.style import figure, strategy_style
+from milb.plots.style import GUIDE, figure, strategy_style
 
 BENCHMARKS = ("multimodal", "double_well", "ternary")
 TOP_K = ("random", "variance", "bait", "core-set", "mi-lb-released", "mi-lb", "mi-pairwise")
@@ -26,7 +26,6 @@ ORACLES = {
     "ternary": 1.328,
 }  # means over the test sets of seeds 0-4; the double-well's is not known
 _TITLES = {"multimodal": "multimodal", "double_well": "coupled double-well", "ternary": "ternary phases"}
-_ORACLE = {"color": "#555555", "lw": 0.9, "ls": (0, (4, 3))}
 _NLL = "test NLL, mean over points (nats)"
 _PAPER = {"color": "#777777", "lw": 3.5, "alpha": 0.45, "solid_capstyle": "butt"}
 
@@ -105,7 +104,7 @@ def _draw_spreads(
         ax.fill_between(spread.index, spread["min"], spread["max"], color=style["color"], alpha=0.15, lw=0)
         ax.plot(spread.index, spread["mean"], **style, ms=3.5, markevery=2)
     if benchmark in oracles:
-        ax.axhline(oracles[benchmark], **_ORACLE, label="oracle")
+        ax.axhline(oracles[benchmark], **GUIDE, label="oracle")
     log_axis(ax, pd.concat([spread[["min", "max"]] for spread in spreads.values()]))
     ax.set(title=_TITLES.get(benchmark, benchmark), xlabel="labels n")
 
@@ -135,7 +134,7 @@ def final_errors(table: pd.DataFrame, paper: pd.DataFrame, oracles: Mapping[str,
             if name in quoted.index:
                 ax.plot(quoted.loc[name, ["min", "max"]].astype(float), [i + 0.28] * 2, **_PAPER)
         if benchmark in oracles:
-            ax.axvline(oracles[benchmark], **_ORACLE)
+            ax.axvline(oracles[benchmark], **GUIDE)
         log_axis(ax, pd.concat([ours.loc[ours["n"] == last, "test_nll"], quoted["mean"]]), axis="x")
         their_n = f", paper n = {quoted['n'].iloc[0]}" if len(quoted) else ""
         ax.set(title=f"{_TITLES.get(benchmark, benchmark)}\nours n = {last}{their_n}", xlabel="test NLL (nats)")
@@ -145,7 +144,7 @@ def final_errors(table: pd.DataFrame, paper: pd.DataFrame, oracles: Mapping[str,
     marks = {
         "mean and range of our seeds": Line2D([], [], color="#333333", marker="o", lw=1.2),
         "range of the paper's": Line2D([], [], **_PAPER),
-        "oracle": Line2D([], [], **_ORACLE),
+        "oracle": Line2D([], [], **GUIDE),
     }
     fig.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=3)
     return fig

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from milb import paths
 
 P = ParamSpec("P")
+GUIDE = {"color": "#555555", "lw": 0.9, "ls": (0, (4, 3))}  # a line to compare with: an oracle, a limit, zero
 STYLE_SHEET = Path(__file__).with_name("milb.mplstyle")
 # Neither date nor library version: the same figure gives the same bytes.
 _NO_METADATA = {
@@ -54,6 +55,15 @@ STRATEGY_STYLES: dict[str, LineStyle] = {
 # Modes and phases: other colours than the strategies', told apart by all kinds of colour vision (Tol's "muted").
 CATEGORY_COLORS = ("#332288", "#DDAA33", "#44AA99", "#CC6677")
 CATEGORY_MARKERS = ("o", "^", "s", "D")
+_SPARE_LABELS = {
+    "mi-members": "MI, member-level",
+    "mi-certificate": "MI, certificate",
+    "mi-monte-carlo": "MI, Monte Carlo",
+    "mi-lb-lcmd": "MI-LB, LCMD",
+    "mi-pairwise-maxdist": "MI, pairwise, MaxDist",
+    "mi-pairwise-lcmd": "MI, pairwise, LCMD",
+    "paide": "PaiDEs",
+}
 _SPARE_COLORS = ("#7F7F7F", "#B8860B", "#5F9EA0", "#8B4C6A", "#6B8E23")
 _SPARE_MARKERS = ("h", "8", "*", "d", "H")
 
@@ -68,7 +78,7 @@ def strategy_style(name: str) -> LineStyle:
         return STRATEGY_STYLES[name].copy()
     color, marker = divmod(zlib.crc32(name.encode()), len(_SPARE_MARKERS))
     return {
-        "label": name,
+        "label": _SPARE_LABELS.get(name, name),
         "color": _SPARE_COLORS[color % len(_SPARE_COLORS)],
         "marker": _SPARE_MARKERS[marker],
         "linestyle": _DASH_DOTTED,
