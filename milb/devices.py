@@ -8,6 +8,7 @@ import math
 import operator
 import os
 import platform
+from typing import Any
 
 import jax
 
@@ -47,6 +48,11 @@ def use_cpu_cores(n: int | None = None) -> None:
 def cpu() -> jax.Device:
     """The first CPU device: benchmark instances are always made on it, whatever the default backend."""
     return jax.local_devices(backend="cpu")[0]
+
+
+def on_one_device(tree: Any) -> Any:
+    """A pytree's arrays on the first device: programs on them have no other device to wait for."""
+    return jax.device_put(tree, jax.devices()[0])
 
 
 def by_backend(cpu: int, accelerator: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int, Key
 from scipy.spatial.distance import pdist
 
 from milb import acquisition
@@ -34,12 +34,30 @@ def subset_of(n_pool: int) -> Int[np.ndarray, "S"]:
     return np.arange(0, n_pool, -(-n_pool // SUBSET))
 
 
-@jax.jit
-def saturation(ensemble: Ensemble, x: Float[Array, "S dx"]) -> Float[Array, "S 2"]:
-    """How far MI-LB stays below its largest value, and the certificate, at each x; both in nats."""
-    keys, options = jax.random.split(jax.random.key(0), len(x)), Options()  # neither score draws
+def in_standard_deviations(x: Float[ArrayLike, "N dx"]) -> Float[np.ndarray, "N dx"]:
+    """A pool's inputs in units of their standard deviation; a constant one as it is."""
+    x = np.asarray(x)
+    spread = x.std(0, dtype=np.float64)
+    return x / np.where(spread > 0, spread, 1)
+
+
+def gap_and_certificate(
+    keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options
+) -> Float[Array, "B 2"]:
+    """How far MI-LB stays below its largest value, and the certificate, in nats: for `milb.acquisition.map_pool`."""
     gap = jnp.exp(-acquisition.negative_log_overlap_gap(keys, ensemble, x, options))
     return jnp.stack([gap, acquisition.mi_certificate(keys, ensemble, x, options)], axis=1)
+
+
+@jax.jit
+def saturation(ensemble: Ensemble, x: Float[Array, "S dx"]) -> Float[Array, "S 2"]:
+    """`gap_and_certificate` at each x at once: of an ensemble that `milb.devices.on_one_device` has brought there."""
+    return gap_and_certificate(jax.random.split(jax.random.key(0), len(x)), ensemble, x, Options())  # neither draws
+
+
+def saturated_share(gap: Float[ArrayLike, "S"]) -> float:
+    """Share of points where MI-LB is so close to its largest value that only its gap still ranks them."""
+    return float((np.asarray(gap) < SATURATED).mean())
 
 
 def training_record(round_index: int, n: int, nll: np.ndarray) -> dict[str, float]:
@@ -53,7 +71,7 @@ def training_record(round_index: int, n: int, nll: np.ndarray) -> dict[str, floa
 def selection_record(
     scores: Float[ArrayLike, "N"] | None,
     saturated: Float[ArrayLike, "S 2"],
-    x: Float[ArrayLike, "N dx"],
+    x: Float[np.ndarray, "N dx"],
     picked: Int[np.ndarray, "k"],
     available: np.ndarray,
 ) -> dict[str, float]:
@@ -62,19 +80,19 @@ def selection_record(
     Args:
         scores: of all rows; None when the strategy has none.
         saturated: what `saturation` says of the pool's subset.
-        x: the pool's inputs.
+        x: the pool's inputs, `in_standard_deviations`.
         picked: the batch.
         available: (N,), rows that could be picked.
     """
     gap, certificate = np.asarray(saturated).T
     q10, median, q90 = np.quantile(certificate, [0.1, 0.5, 0.9])
     record = {
-        "saturated_share": float((gap < SATURATED).mean()),
+        "saturated_share": saturated_share(gap),
         "certificate_mean": float(certificate.mean(dtype=np.float64)),
         "certificate_q10": float(q10),
         "certificate_median": float(median),
         "certificate_q90": float(q90),
-        "batch_distance": _smallest_distance(np.asarray(x), picked),
+        "batch_distance": float(pdist(x[picked]).min()) if len(picked) > 1 else float("nan"),
     }
     if scores is not None:
         scores = np.asarray(scores)
@@ -86,12 +104,3 @@ def selection_record(
             "score_picked": float(scores[picked].min()),
         }
     return record
-
-
-def _smallest_distance(x: np.ndarray, picked: np.ndarray) -> float:
-    """Between two rows of a batch, inputs in standard deviations of the pool; NaN for a batch of one."""
-    if len(picked) < 2:
-        return float("nan")
-    spread = x.std(0, dtype=np.float64)
-    batch = x[picked] / np.where(spread > 0, spread, 1)
-    return float(pdist(batch).min())

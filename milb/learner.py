@@ -20,10 +20,12 @@ from tqdm.auto import tqdm
 
 from milb import strategy as strategies
 from milb.checks import Data, check_trained, checked_data, checked_picks, checked_seed
+from milb.devices import on_one_device
 from milb.history import (
     COLUMNS,
     SELECTION,
     TRAINING,
+    in_standard_deviations,
     round_key,
     saturation,
     selection_record,
@@ -149,6 +151,7 @@ def _go_on(
     """The rounds that are left, written to `path` one by one."""
     dataset = problem.dataset(settings["seed"], protocol.n_pool, protocol.n_test, protocol.n_initial)
     data = checked_data(dataset, protocol)
+    scaled_x, subset_x = in_standard_deviations(data.x), np.asarray(data.x)[subset_of(protocol.n_pool)]
     root = jax.random.key(settings["training_seed"])
     title = f"{settings['problem']} {settings['strategy']} seed {settings['seed']}"
     rounds = range(len(state.records), protocol.n_rounds + 1)
@@ -177,11 +180,8 @@ def _go_on(
             proposal = jax.block_until_ready(proposal)
             picked = checked_picks(proposal.indices, available, protocol.n_query, f"{title}, round {round_index}")
             record["score_seconds"] = time.perf_counter() - started
-            # On one device: a small program, which the others have nothing to wait for.
-            saturated = saturation(
-                jax.device_put(ensemble, jax.devices()[0]), np.asarray(data.x)[subset_of(protocol.n_pool)]
-            )
-            record |= selection_record(proposal.scores, saturated, data.x, picked, available)
+            saturated = saturation(on_one_device(ensemble), subset_x)
+            record |= selection_record(proposal.scores, saturated, scaled_x, picked, available)
             state.rows[n : n + protocol.n_query] = picked
         else:
             state.ensemble, state.test_nll = ensemble, np.asarray(test_nll)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from milb import history
-from milb.history import COLUMNS, selection_record, subset_of, training_record
+from milb.history import COLUMNS, in_standard_deviations, selection_record, subset_of, training_record
 
 
 @pytest.mark.parametrize(("n_pool", "step"), [(1, 1), (2_000, 1), (2_001, 2), (50_000, 25)])
@@ -26,7 +26,7 @@ def test_a_batch_is_recorded_among_what_could_be_picked():
     x[2, 0] = 1.0
     scores, available = np.arange(8.0), np.arange(8) != 7
     saturated = np.array([[0.001, 1.0], [0.5, 0.2], [0.009, 0.9], [0.02, 0.5]])
-    record = selection_record(scores, saturated, x, np.array([6, 2, 3]), available)
+    record = selection_record(scores, saturated, in_standard_deviations(x), np.array([6, 2, 3]), available)
     assert set(record) < set(COLUMNS)
     assert (record["score_min"], record["score_median"], record["score_max"], record["score_picked"]) == (0, 3, 6, 2)
     assert record["saturated_share"] == 0.5 and record["certificate_mean"] == pytest.approx(0.65)

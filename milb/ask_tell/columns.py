@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-LARGEST = 1e100  # of a number: its square is still one
+from milb.tables import LARGEST
 
 
 class Table(NamedTuple):

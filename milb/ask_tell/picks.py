@@ -10,12 +10,12 @@ from milb import acquisition
 from milb import strategy as strategies
 from milb.ask_tell.settings import capacity
 from milb.ask_tell.state import State
-from milb.history import subset_of
+from milb.history import saturated_share, subset_of
 from milb.mdn import Ensemble
 from milb.mixture import PRNGKey
 from milb.protocol import Protocol
 from milb.selection import k_center
-from milb.strategy import SATURATED, Pool, Scored, Strategy
+from milb.strategy import Pool, Scored, Strategy
 
 MI_LB = {acquisition.negative_log_overlap_gap, acquisition.mi_lower_bound, acquisition.mi_lower_bound_released}
 
@@ -66,4 +66,4 @@ def by_strategy(
         return picked, float("nan")
     some = np.flatnonzero(mask)[subset_of(int(mask.sum()))]
     scores = acquisition.score_pool(acquisition.negative_log_overlap_gap, key, ensemble, x[some], protocol)
-    return picked, float((np.exp(-np.asarray(scores)) < SATURATED).mean())
+    return picked, saturated_share(np.exp(-np.asarray(scores)))

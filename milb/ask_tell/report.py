@@ -6,19 +6,16 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from milb.acquisition import map_pool, mi_certificate, negative_log_overlap_gap
+from milb.acquisition import map_pool
 from milb.ask_tell.baseline import unconditional_nll
 from milb.ask_tell.model import Model
 from milb.ask_tell.picks import available
 from milb.ask_tell.state import State
-from milb.mdn import Ensemble
+from milb.history import gap_and_certificate, saturated_share
 from milb.mixture import PRNGKey
-from milb.protocol import Options
-from milb.strategy import SATURATED
 
 LEVELS = (0.1, 0.5, 0.9)  # of the certificate's quantiles over the pool
 MANY = 0.5  # share of the pool from which on a score counts as saturated
@@ -73,7 +70,7 @@ def report(model: Model, state: State, x: Float[np.ndarray, "N dx"], key: PRNGKe
     nll, unconditional = held_out(model, key, n_folds, state.seed)
     some = np.unique(np.linspace(0, len(x) - 1, min(SOME, len(x))).astype(int))
     left = available(state)[some]
-    scores = np.asarray(map_pool(_gap_and_certificate, key, model.ensemble, x[some], model.protocol))[left]
+    scores = np.asarray(map_pool(gap_and_certificate, key, model.ensemble, x[some], model.protocol))[left]
     certificate = np.quantile(scores[:, 1], LEVELS) if left.any() else np.full(len(LEVELS), np.nan)
     n, found = len(model.y), {"nll": float(nll.mean()), "unconditional_nll": float(unconditional.mean())}
     found["nll_error"] = float(nll.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
@@ -82,16 +79,11 @@ def report(model: Model, state: State, x: Float[np.ndarray, "N dx"], key: PRNGKe
         n=n,
         n_failed=len(state.rows(failed=True)),
         n_left=len(x) - len(state.labels),
-        saturated_share=float((np.exp(-scores[:, 0]) < SATURATED).mean()) if left.any() else float("nan"),
+        saturated_share=saturated_share(scores[:, 0]) if left.any() else float("nan"),
         certificate=dict(zip(LEVELS, certificate.tolist(), strict=True)),
         hint=stop_hint(state.curve),
         **found,
     )
-
-
-def _gap_and_certificate(keys: Array, ensemble: Ensemble, x: Array, options: Options) -> Float[Array, "B 2"]:
-    scores = (score(keys, ensemble, x, options) for score in (negative_log_overlap_gap, mi_certificate))
-    return jnp.stack([*scores], axis=1)
 
 
 def held_out(

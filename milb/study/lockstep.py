@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,10 +17,12 @@ from jaxtyping import Array, ArrayLike, Float, Int, Key
 
 from milb import strategy as strategies
 from milb.checks import Data, checked_data, checked_picks
+from milb.devices import on_one_device
 from milb.history import (
     COLUMNS,
     SELECTION,
     TRAINING,
+    in_standard_deviations,
     round_key,
     saturation,
     selection_record,
@@ -33,6 +34,7 @@ from milb.problems import PROBLEMS
 from milb.protocol import Options, Protocol
 from milb.strategy import Pool, Scored, Strategy
 from milb.study.grid import Group
+from milb.study.progress import Progress
 from milb.training import fit_buffer, negative_log_likelihood
 
 
@@ -111,36 +113,6 @@ def _pool(x: Array, rows: Array, n: Array) -> Pool:
     return Pool(x, jnp.ones(len(x), bool).at[labelled].set(False), rows, n)
 
 
-@dataclass
-class Progress:
-    """How far a group has come; all its results once it is finished. Axes are seeds, arms.
-
-    Attributes:
-        rows: (seeds, arms, n_final), dataset rows labelled so far, in order; 0 behind them.
-        metrics: per round, (seeds, arms, COLUMNS); seconds are a run's share of its group's.
-        scores: per acquisition, (arms, subset) of the first seed, float16, NaN where a strategy has none.
-        test_nll: (seeds, arms, n_test) of the last models.
-        seconds: per round, of the wall: training, then scoring and selection of each arm.
-    """
-
-    rows: np.ndarray
-    metrics: list[np.ndarray] = field(default_factory=list)
-    scores: list[np.ndarray] = field(default_factory=list)
-    seconds: list[list[float]] = field(default_factory=list)
-    test_nll: np.ndarray | None = None
-
-    @classmethod
-    def new(cls, group: Group) -> Progress:
-        """Nothing but the initial labels."""
-        rows = np.zeros((len(group.seeds), len(group.arms), group.protocol.n_final), np.int32)
-        rows[..., : group.protocol.n_initial] = np.arange(group.protocol.n_initial)
-        return cls(rows)
-
-    def finished(self, group: Group) -> bool:
-        """Whether the last models have been trained."""
-        return len(self.metrics) == group.protocol.n_rounds + 1
-
-
 class Lockstep:
     """A group's data on the device, and its rounds."""
 
@@ -152,7 +124,9 @@ class Lockstep:
             for seed in group.seeds
         ]
         self.data: Data = jax.tree.map(lambda *arrays: jnp.stack(arrays), *sets)
-        self.subset = np.asarray(self.data.x)[:, subset_of(protocol.n_pool)]
+        self.scaled_x = [in_standard_deviations(x) for x in self.data.x]
+        self.subset = subset_of(protocol.n_pool)
+        self.subset_x = np.asarray(self.data.x)[:, self.subset]
         self.compiled = False
         self.roots = jnp.stack([jax.random.key(seed) for seed in group.seeds])
 
@@ -177,7 +151,7 @@ class Lockstep:
             started = time.perf_counter()
             proposals.append(self._propose(a, keys, ensembles, rows, count))
             seconds.append(time.perf_counter() - started)
-            saturated.append(np.asarray(_saturation(jax.device_put(_arm(ensembles, a), jax.devices()[0]), self.subset)))
+            saturated.append(np.asarray(_saturation(on_one_device(_arm(ensembles, a)), self.subset_x)))
         self._record(progress, index, n, nll, proposals, saturated, seconds)
 
     def _keys(self, stream: int, index: int) -> Array:
@@ -226,8 +200,7 @@ class Lockstep:
         group, protocol = self.group, self.group.protocol
         n_seeds, n_arms = nll.shape[:2]
         metrics = np.full((n_seeds, n_arms, len(COLUMNS)), np.nan)
-        subset = subset_of(protocol.n_pool)
-        scores = np.full((n_arms, len(subset)), np.nan, np.float16)
+        scores = np.full((n_arms, len(self.subset)), np.nan, np.float16)
         for s, seed in enumerate(group.seeds):
             for a, arm in enumerate(group.arms):
                 where = f"{group.benchmark} {arm} seed {seed}, round {index}"
@@ -243,9 +216,9 @@ class Lockstep:
                     progress.rows[s, a, n : n + protocol.n_query] = picked
                     record["score_seconds"] = seconds[1 + a] / n_seeds
                     of_seed = None if proposal.scores is None else proposal.scores[s]
-                    record |= selection_record(of_seed, saturated[a][s], self.data.x[s], picked, available)
+                    record |= selection_record(of_seed, saturated[a][s], self.scaled_x[s], picked, available)
                     if s == 0 and of_seed is not None:
-                        scores[a] = of_seed[subset]
+                        scores[a] = of_seed[self.subset]
                 metrics[s, a] = [record.get(name, np.nan) for name in COLUMNS]
         progress.metrics.append(metrics)
         progress.seconds.append(seconds)

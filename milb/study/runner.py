@@ -21,7 +21,8 @@ from milb.devices import describe, versions
 from milb.history import COLUMNS
 from milb.study import cluster
 from milb.study.grid import Group
-from milb.study.lockstep import Lockstep, Progress
+from milb.study.lockstep import Lockstep
+from milb.study.progress import load, save
 
 
 def run(
@@ -91,8 +92,17 @@ def _run_on_cluster(
     elsewhere: bool,
     bar: tqdm,
 ) -> bool:
+    seen: dict[Group, tuple[int, int]] = {}  # when a group's file was written, and the rounds in it
+
+    def rounds_done(group: Group) -> int:
+        path = store / f"{group.name}.npz"
+        written = path.stat().st_mtime_ns if path.exists() else 0
+        if seen.get(group, (None,))[0] != written:
+            seen[group] = written, len(load(path, group)[0].metrics)
+        return seen[group][1]
+
     def look() -> int:
-        more = sum(_rounds_done(store, group) for group in groups) - bar.n
+        more = sum(map(rounds_done, groups)) - bar.n
         bar.update(more)
         if archive is not None and more:
             _pack(store, archive)
@@ -102,7 +112,7 @@ def _run_on_cluster(
     finished = cluster.run_on(client, call, groups, look)
     look()
     for group in groups:
-        if finished[group] and _rounds_done(store, group) <= group.protocol.n_rounds:
+        if finished[group] and rounds_done(group) <= group.protocol.n_rounds:
             raise FileNotFoundError(f"a worker has finished {group.name}, but not in {store}: workers must share it")
     return all(finished.values())
 
@@ -111,10 +121,6 @@ def _work(group: Group, store: Path, deadline: float | None, elsewhere: bool) ->
     """What a worker of a cluster does."""
     time_limit = None if deadline is None else max(0.0, deadline - time.time())
     return run([group], store, time_limit, elsewhere=elsewhere, progress=False)
-
-
-def _rounds_done(store: Path, group: Group) -> int:
-    return len(load(store / f"{group.name}.npz", group)[0].metrics)
 
 
 def _run_group(
@@ -148,65 +154,6 @@ def _run_group(
         bar.write(f"{group.name}: another process is working on it")
         return False
     return True
-
-
-def save(path: Path, group: Group, progress: Progress, made: list[dict[str, Any]]) -> None:
-    """Replace a group's file by its present state; what made it stands in the header."""
-    header = {"kind": "group", "settings": group.settings, "columns": COLUMNS, "made": made}
-    arrays = {"rows": progress.rows, "metrics": np.stack(progress.metrics)}
-    arrays["seconds"] = np.array(
-        [(row + [np.nan] * len(group.arms))[: 1 + len(group.arms)] for row in progress.seconds]
-    )
-    if progress.scores:
-        arrays["scores"] = np.stack(progress.scores)
-    if progress.test_nll is not None:
-        arrays["test_nll"] = progress.test_nll.astype(np.float32)
-    files.write(path, header, arrays, compress=True)
-
-
-def load(path: Path, group: Group) -> tuple[Progress, list[dict[str, Any]]]:
-    """A group's state and what made it; the beginning where there is no file, or none of this group."""
-    stored = files.read(path)
-    if stored is None:
-        return Progress.new(group), []
-    header, arrays = stored
-    try:
-        if header["settings"] != group.settings:
-            raise ValueError("it holds another group")
-        progress = Progress(
-            arrays["rows"].astype(np.int32),
-            list(_as_columns(arrays["metrics"], header["columns"])),
-            list(arrays.get("scores", ())),
-            [row[np.isfinite(row)].tolist() for row in arrays["seconds"]],
-            arrays.get("test_nll"),
-        )
-        _check(progress, group)
-        return progress, list(header["made"])
-    except (KeyError, ValueError, TypeError) as error:
-        files.set_aside(path, error)
-        return Progress.new(group), []
-
-
-def _as_columns(metrics: np.ndarray, columns: list[str]) -> np.ndarray:
-    """The table in today's columns: NaN in those that an earlier milb did not record yet."""
-    table = np.full((*metrics.shape[:-1], len(COLUMNS)), np.nan)
-    table[..., [COLUMNS.index(name) for name in columns]] = metrics
-    return table
-
-
-def _check(progress: Progress, group: Group) -> None:
-    """ValueError unless this is a state that the group goes through."""
-    protocol, done = group.protocol, len(progress.metrics)
-    runs = (len(group.seeds), len(group.arms))
-    if progress.rows.shape != (*runs, protocol.n_final) or not 1 <= done <= protocol.n_rounds + 1:
-        raise ValueError(f"it has {done} rounds and rows of shape {progress.rows.shape}")
-    if any(metrics.shape != (*runs, len(COLUMNS)) for metrics in progress.metrics):
-        raise ValueError("its table has another shape")
-    labelled = np.sort(progress.rows[..., : min(protocol.n_initial + done * protocol.n_query, protocol.n_final)])
-    if labelled.min() < 0 or labelled.max() >= protocol.n_pool or (np.diff(labelled) == 0).any():
-        raise ValueError("its rows repeat or are not in the pool")
-    if progress.finished(group) and (progress.test_nll is None or progress.test_nll.shape != (*runs, protocol.n_test)):
-        raise ValueError("it has no test NLL of the last models")
 
 
 def _made_here(path: Path, made: list[dict[str, Any]], elsewhere: bool) -> list[dict[str, Any]]:
