@@ -18,6 +18,11 @@ COMPILE_FAST := --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_sp
   --xla_cpu_use_fusion_emitters=false
 SMOKE := $(or $(MILB_HOME),.)/runs/notebooks/smoke
 
+# Compiled programs, kept for the next notebook and the next start of a kernel; `make clean` forgets them.
+notebooks nbval refresh lab: export JAX_COMPILATION_CACHE_DIR := $(abspath $(or $(MILB_HOME),.)/runs/compiled)
+test: export JAX_COMPILATION_CACHE_DIR := $(abspath .pytest_cache/jax)
+notebooks nbval refresh lab test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
+
 .DEFAULT_GOAL := help
 .PHONY: help env check test nbval test-browser notebooks html refresh study figures lab bench clean
 
@@ -66,7 +71,7 @@ bench: env  ## time the main kernels on this machine
 	$(RUN) tests/bench/run.py
 
 clean:  ## remove .venv and all caches; results in runs/ stay
-	rm -rf $(VENV) build dist *.egg-info .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info .hypothesis .pytest_cache .ruff_cache $(or $(MILB_HOME),.)/runs/compiled
 	find milb tests notebooks -name __pycache__ -prune -exec rm -rf {} + -o -name .ipynb_checkpoints -prune -exec rm -rf {} +
 
 CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python)

@@ -21,7 +21,8 @@ COLUMNS = [
     *("batch_distance", "train_seconds", "score_seconds"),
 ]
 TRAINING, SELECTION = 0, 1  # folded into the root key: neither stream depends on the strategy
-SUBSET = 2_000  # pool points at most at which saturation is looked at, and whose scores a study keeps
+SUBSET = 2_000  # pool points at most whose scores a study keeps
+SATURATION_SUBSET = 500  # and at which saturation is looked at: shares to 2 %, in a tenth of a second
 
 
 def round_key(root: PRNGKey, stream: int, round_index: int) -> PRNGKey:
@@ -29,9 +30,9 @@ def round_key(root: PRNGKey, stream: int, round_index: int) -> PRNGKey:
     return jax.random.fold_in(jax.random.fold_in(root, stream), round_index)
 
 
-def subset_of(n_pool: int) -> Int[np.ndarray, "S"]:
-    """Every so manyth row of a pool, SUBSET at most."""
-    return np.arange(0, n_pool, -(-n_pool // SUBSET))
+def subset_of(n_pool: int, at_most: int = SUBSET) -> Int[np.ndarray, "S"]:
+    """Every so manyth row of a pool."""
+    return np.arange(0, n_pool, -(-n_pool // at_most))
 
 
 def in_standard_deviations(x: Float[ArrayLike, "N dx"]) -> Float[np.ndarray, "N dx"]:

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import time
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from milb.checks import Data, check_trained, checked_data, checked_picks, checke
 from milb.devices import on_one_device
 from milb.history import (
     COLUMNS,
+    SATURATION_SUBSET,
     SELECTION,
     TRAINING,
     in_standard_deviations,
@@ -50,7 +51,7 @@ class Run:
             it was trained on; nll_mean, nll_median, nll_q10, nll_q90, of the negative log-likelihood over test points
             (nats, raw units); score_min, score_median, score_max over the pool and score_picked, the lowest picked;
             saturated_share, of points whose MI-LB is within 0.01 nat of its maximum, and certificate_mean, _q10,
-            _median, _q90, of `milb.bounds.mi_certificate` (nats), both over every so manyth pool point, 2,000 at
+            _median, _q90, of `milb.bounds.mi_certificate` (nats), both over every so manyth pool point, 500 at
             most; batch_distance, the smallest between two points picked together, inputs in standard deviations of
             the pool; train_seconds, score_seconds (the first round's include compilation; its model is trained once
             for strategies of a seed that follow each other). NaN where a strategy has no such number.
@@ -151,7 +152,8 @@ def _go_on(
     """The rounds that are left, written to `path` one by one."""
     dataset = problem.dataset(settings["seed"], protocol.n_pool, protocol.n_test, protocol.n_initial)
     data = checked_data(dataset, protocol)
-    scaled_x, subset_x = in_standard_deviations(data.x), np.asarray(data.x)[subset_of(protocol.n_pool)]
+    scaled_x = in_standard_deviations(data.x)
+    subset_x = np.asarray(data.x)[subset_of(protocol.n_pool, SATURATION_SUBSET)]
     root = jax.random.key(settings["training_seed"])
     title = f"{settings['problem']} {settings['strategy']} seed {settings['seed']}"
     rounds = range(len(state.records), protocol.n_rounds + 1)
@@ -191,10 +193,12 @@ def _go_on(
         bar.set_postfix(n=n, nll=f"{record['nll_mean']:.4g}")
 
 
-@partial(jax.jit, static_argnames="protocol")
-def _train_round(key: PRNGKey, data: Data, rows: Array, n: Array, protocol: Protocol) -> tuple[Ensemble, Array]:
-    ensemble = fit_buffer(key, data.x[rows], data.y[rows], n, protocol)
-    return ensemble, negative_log_likelihood(ensemble, data.test_x, data.test_y)
+_test_nll = jax.jit(negative_log_likelihood)
+
+
+def _train_round(key: PRNGKey, data: Data, rows: np.ndarray, n: int, protocol: Protocol) -> tuple[Ensemble, Array]:
+    ensemble = jax.block_until_ready(fit_buffer(key, data.x[rows], data.y[rows], jnp.asarray(n), protocol))
+    return ensemble, _test_nll(ensemble, data.test_x, data.test_y)
 
 
 class _Frozen:

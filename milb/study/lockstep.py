@@ -20,6 +20,7 @@ from milb.checks import Data, checked_data, checked_picks
 from milb.devices import on_one_device
 from milb.history import (
     COLUMNS,
+    SATURATION_SUBSET,
     SELECTION,
     TRAINING,
     in_standard_deviations,
@@ -126,7 +127,7 @@ class Lockstep:
         self.data: Data = jax.tree.map(lambda *arrays: jnp.stack(arrays), *sets)
         self.scaled_x = [in_standard_deviations(x) for x in self.data.x]
         self.subset = subset_of(protocol.n_pool)
-        self.subset_x = np.asarray(self.data.x)[:, self.subset]
+        self.subset_x = np.asarray(self.data.x)[:, subset_of(protocol.n_pool, SATURATION_SUBSET)]
         self.compiled = False
         self.roots = jnp.stack([jax.random.key(seed) for seed in group.seeds])
 
