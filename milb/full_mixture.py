@@ -11,6 +11,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, ArrayLike, Float
 
+from milb.linalg import solve_lower
 from milb.mixture import (
     LOG_2PI,
     GaussianMixture,
@@ -95,8 +96,9 @@ class FullMixture(GaussianMixture):
 
 def inverse_of_triangular(lower: Float[Array, "*batch D D"]) -> Float[Array, "*batch D D"]:
     """The inverses of lower triangular matrices."""
-    identity = jnp.broadcast_to(jnp.eye(lower.shape[-1], dtype=lower.dtype), lower.shape)
-    return jax.lax.linalg.triangular_solve(lower, identity, left_side=True, lower=True)
+    lower = jnp.moveaxis(lower, (-2, -1), (0, 1))
+    identity = jnp.eye(len(lower), dtype=lower.dtype)[(...,) + (None,) * (lower.ndim - 2)]
+    return jnp.moveaxis(solve_lower(lower, jnp.broadcast_to(identity, lower.shape)), (0, 1), (-2, -1))
 
 
 def _check_cholesky(cholesky: np.ndarray) -> None:

@@ -26,6 +26,7 @@ from jaxtyping import Array
 
 from milb.devices import by_backend
 from milb.full_mixture import FullMixture
+from milb.linalg import solve_lower, squared_norm_and_log_det
 from milb.mixture import GaussianMixture, Mixture
 
 # Mixtures handled at once: long enough rows for vector instructions, M^2 of them still fit a core's cache.
@@ -118,30 +119,26 @@ class FullBlock(NamedTuple):
     @property
     def leaves(self) -> Leaves:
         """Means, Cholesky factors, covariances, log |C|."""
-        roots = _matrices(self.roots)
-        covariances = jnp.einsum("...df,...ef->...de", roots, roots, precision="highest")
-        return self.means, self.roots, jnp.moveaxis(covariances, (-2, -1), (0, 1)), self.log_det
+        covariances = jnp.einsum("df...,ef...->de...", self.roots, self.roots, precision="highest")
+        return self.means, self.roots, covariances, self.log_det
 
     def pooled(self, here: Leaves, there: Leaves, a: float, b: float) -> tuple[Array, Array]:
         """See the module."""
-        root = jnp.linalg.cholesky(_matrices(a * here[2] + b * there[2]), symmetrize_input=False)
-        squares = _squared_norm_of_solution(root, self._differences(here, there))
-        return squares, 2 * jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1)).sum(-1)
+        return squared_norm_and_log_det(a * here[2] + b * there[2], self._differences(here, there))
 
     def divergences(self, here: Leaves, there: Leaves) -> tuple[Array, Array]:
         """See the module."""
         differences = self._differences(here, there)
 
         def divergence(of: Leaves, to: Leaves) -> Array:
-            right_sides = jnp.concatenate([_matrices(of[1]), differences], axis=-1)
-            squares = _squared_norm_of_solution(_matrices(to[1]), right_sides)
-            return 0.5 * (squares - len(self.means) + to[3] - of[3])
+            solution = solve_lower(to[1], jnp.concatenate([of[1], differences[:, None]], axis=1))
+            return 0.5 * ((solution**2).sum((0, 1)) - len(self.means) + to[3] - of[3])
 
         return divergence(here, there), divergence(there, here)
 
     def _differences(self, here: Leaves, there: Leaves) -> Array:
-        """Of means, as columns, (E, K, lanes, D, 1)."""
-        return jnp.moveaxis((here[0] - there[0]) * jnp.exp(-self.log_scale), 0, -1)[..., None]
+        """Of means, (D, E, K, lanes)."""
+        return (here[0] - there[0]) * jnp.exp(-self.log_scale)
 
 
 Block = DiagonalBlock | FullBlock
@@ -190,14 +187,3 @@ def sum_log(values: Array) -> Array:
     for start in range(0, values.shape[0], _FACTORS):
         total = total + jnp.log(jnp.prod(values[start : start + _FACTORS], axis=0))
     return total
-
-
-def _matrices(leaf: Array) -> Array:
-    """(D, D, E, K, lanes) as a batch of matrices (E, K, lanes, D, D)."""
-    return jnp.moveaxis(leaf, (0, 1), (-2, -1))
-
-
-def _squared_norm_of_solution(lower: Array, right_sides: Array) -> Array:
-    """|L^-1 B|^2 for batches of lower triangular L and of B."""
-    solution = jax.lax.linalg.triangular_solve(lower, right_sides, left_side=True, lower=True)
-    return (solution**2).sum((-2, -1))

@@ -25,6 +25,7 @@ from milb.bounds.pairs import (
     within_members,
 )
 from milb.bounds.pairwise import log_kl
+from milb.linalg import log_det
 from milb.mixture import LOG_2PI, GaussianMixture, log_weights_of_members
 
 
@@ -172,8 +173,7 @@ def _log_det_of_correlations(mixture: GaussianMixture) -> Array:
     jitter = 10 * n_dimensions * jnp.finfo(correlations.dtype).eps
     identity = jnp.broadcast_to(jnp.eye(n_dimensions, dtype=correlations.dtype), correlations.shape)
     correlations = correlations + jitter * identity
-    root = jnp.linalg.cholesky(correlations, symmetrize_input=False)
-    return 2 * jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1)).sum(-1)
+    return log_det(jnp.moveaxis(correlations, (-2, -1), (0, 1)))
 
 
 def _mean_over_members(log_member_weights: Array, values: Array) -> Array:
