@@ -103,10 +103,13 @@ def test_monte_carlo_agrees():
     assert (np.abs(estimate.estimate - bounds.mi_quadrature(members)) < 5 * estimate.standard_error + 1e-6).all()
 
 
-def test_refuses_two_dimensions_and_what_are_no_weights():
+def test_refuses_two_dimensions_no_variance_and_what_are_no_weights():
     two = Mixture(jnp.zeros((2, 1)), jnp.zeros((2, 1, 2)), jnp.ones((2, 1, 2)))
     for reference in (bounds.entropy_quadrature, bounds.mi_quadrature, bounds.quadrature_nodes):
         with pytest.raises(ValueError, match="one dimension, got D = 2"):
             reference(two)
+    one = Mixture(jnp.zeros((2, 1)), jnp.zeros((2, 1, 1)), jnp.asarray([[[1.0]], [[0.0]]]))
+    with pytest.raises(ValueError, match="variances must be positive"):
+        bounds.mi_quadrature(one)
     with pytest.raises(ValueError, match="shape"):
         bounds.mi_quadrature(random_members(0), np.ones(2, np.float32) / 2)

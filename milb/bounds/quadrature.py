@@ -29,13 +29,13 @@ def quadrature_nodes(mixture: GaussianMixture) -> Nodes:
     """Nodes and weights that integrate over y what varies no faster than a mixture's components, for D = 1.
 
     Gauss-Legendre with 8 nodes between neighbouring breakpoints, which lie every half standard deviation up to 10 from
-    each component's mean: however different widths are, every component is resolved. ValueError when D is not 1.
+    each component's mean: however different widths are, every component is resolved. Errors as `mi_quadrature`.
     """
     return _nodes(*_one_dimensional(mixture)[1:])
 
 
 def entropy_quadrature(mixture: GaussianMixture) -> Float[np.ndarray, "*batch"]:
-    """Differential entropy of mixtures over one dimension, in nats, (...); ValueError when D is not 1."""
+    """Differential entropy of mixtures over one dimension, in nats, (...); errors as `mi_quadrature`."""
 
     def of_one(log_weights: np.ndarray, means: np.ndarray, stds: np.ndarray) -> float:
         y, weights = _nodes(means, stds)
@@ -53,7 +53,7 @@ def mi_quadrature(members: GaussianMixture, member_weights: ArrayLike | None = N
         member_weights: w_z, (E,), summing to 1; None for equal weights.
 
     Raises:
-        ValueError: D is not 1, no ensemble axis, member_weights not (E,) or not weights.
+        ValueError: D is not 1, a variance is 0 or NaN, no ensemble axis, member_weights not (E,) or not weights.
     """
     log_w = np.asarray(log_weights_of_members(members, member_weights), np.float64)[:, None]
 
@@ -93,5 +93,8 @@ def _one_dimensional(mixture: GaussianMixture) -> tuple[np.ndarray, np.ndarray, 
     """Log weights, means and standard deviations, each (..., K), float64."""
     if mixture.n_dimensions != 1:
         raise ValueError(f"quadrature takes mixtures over one dimension, got D = {mixture.n_dimensions}")
-    stds = np.sqrt(np.asarray(mixture.component_variances(), np.float64)[..., 0])
+    variances = np.asarray(mixture.component_variances(), np.float64)[..., 0]
+    if not (variances > 0).all():
+        raise ValueError("variances must be positive; a network may predict 0, which `milb.mdn.VARIANCE_FLOOR` is for")
+    stds = np.sqrt(variances)
     return np.asarray(mixture.log_weights, np.float64), np.asarray(mixture.means, np.float64)[..., 0], stds

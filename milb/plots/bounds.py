@@ -20,6 +20,7 @@ BOUND_STYLES = {
     "upper": {"label": "upper bound", "color": "#D55E00", "linestyle": (0, (5, 1, 1, 1))},
     "matched": {"label": "matched (no bound)", "color": "#CC79A7", "linestyle": (0, (2, 1))},
 }
+_REACH = 2.0  # nats
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 
 
@@ -142,6 +143,8 @@ def receiver_operating(
 def asymptotics(table: pd.DataFrame, entropy: float) -> Figure:
     """Information, members' mean entropy and total entropy against the number of labels.
 
+    Entropies further than `_REACH` below the truth stand as numbers at the lower edge.
+
     Args:
         table: columns model (a label of a line), n, information, aleatoric, total (nats).
         entropy: of the truth, which the last two should come to.
@@ -150,12 +153,17 @@ def asymptotics(table: pd.DataFrame, entropy: float) -> Figure:
     titles = {"information": "information I", "aleatoric": "members' mean entropy", "total": "total entropy"}
     for ax, (column, title) in zip(axes, titles.items(), strict=True):
         for (name, rows), marker in zip(table.groupby("model", sort=False), _MARKERS, strict=False):
-            ax.plot(rows["n"], rows[column], marker=marker, label=str(name))
-        ax.axhline(0 if column == "information" else entropy, **GUIDE)
+            (line,) = ax.plot(rows["n"], rows[column], marker=marker, label=str(name))
+            below = rows[rows[column] < entropy - _REACH] if column != "information" else rows[:0]
+            for n, value in zip(below["n"], below[column], strict=True):
+                where = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "fontsize": 8}
+                ax.annotate(rf"$\downarrow$ {value:.0f}", (n, 0), (6, 4), color=line.get_color(), **where)
         ax.set(title=title, xlabel="labels n", xscale="log")
+        if column != "information":
+            ax.axhline(entropy, **GUIDE, label="truth")
+            ax.set_ylim(bottom=max(ax.get_ylim()[0], entropy - _REACH))
     axes[0].set(yscale="log", ylabel="nats")
-    axes[1].annotate("truth", (table["n"].min(), entropy), (0, 3), textcoords="offset points", fontsize=8)
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return fig
 
 
