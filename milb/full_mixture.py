@@ -8,7 +8,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp
 from jaxtyping import Array, ArrayLike, Float
 
 from milb.linalg import solve_lower
@@ -45,8 +44,7 @@ class FullMixture(GaussianMixture):
     @classmethod
     def from_logits(cls, logits: ArrayLike, means: ArrayLike, cholesky: ArrayLike) -> FullMixture:
         """From unnormalised log weights (..., K); ValueError as `checked`, once the logits are normalised."""
-        logits = jnp.asarray(logits)
-        return cls.checked(logits - logsumexp(logits, axis=-1, keepdims=True), means, cholesky)
+        return cls.checked(jax.nn.log_softmax(*real_arrays("FullMixture", logits)), means, cholesky)
 
     @classmethod
     def checked(cls, log_weights: ArrayLike, means: ArrayLike, cholesky: ArrayLike) -> FullMixture:

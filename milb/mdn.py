@@ -65,7 +65,9 @@ class Standardisation:
     scale: Float[Array, "*batch d"]
 
     def __call__(self, values: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
-        """Standardised values."""
+        """Standardised values; ValueError when they have other columns."""
+        if values.shape[-1:] != self.mean.shape[-1:]:
+            raise ValueError(f"expected {self.mean.shape[-1]} column(s), got an array of shape {values.shape}")
         lift = (None,) * (values.ndim - 1)
         return (values - self.mean[lift]) / self.scale[lift]
 

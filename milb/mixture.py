@@ -126,8 +126,7 @@ class Mixture(GaussianMixture):
     @classmethod
     def from_logits(cls, logits: ArrayLike, means: ArrayLike, variances: ArrayLike) -> Mixture:
         """From unnormalised log weights (..., K); ValueError as `checked`, once the logits are normalised."""
-        logits = jnp.asarray(logits)
-        return cls.checked(logits - logsumexp(logits, axis=-1, keepdims=True), means, variances)
+        return cls.checked(jax.nn.log_softmax(*real_arrays("Mixture", logits)), means, variances)
 
     @classmethod
     def checked(cls, log_weights: ArrayLike, means: ArrayLike, variances: ArrayLike) -> Mixture:

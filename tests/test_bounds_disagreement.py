@@ -68,3 +68,18 @@ def test_one_member_and_wrong_arguments():
         bounds.log_disagreement_gap(members, 0.0)
     with pytest.raises(ValueError, match="axis 0"):
         bounds.mi_disagreement(jax.tree.map(lambda leaf: leaf[0, 0], members), 0.5)
+
+
+@pytest.mark.parametrize(
+    "bound", ["mi_certificate", "mi_upper_bound", "mi_matched", "log_matched_gap", "log_overlap_gap"]
+)
+def test_gradients_are_finite_where_a_component_or_a_member_is_off(bound):
+    means, variances = jnp.asarray([[[0.0], [5.0]], [[1.0], [2.0]]]), jnp.ones((2, 2, 1))
+    function, off, on = (
+        getattr(bounds, bound),
+        jnp.log(jnp.asarray([[1.0, 0.0], [0.5, 0.5]])),
+        jnp.log(jnp.full((2, 2), 0.5)),
+    )
+    without_component = jax.grad(lambda means: function(Mixture(off, means, variances)))(means)
+    without_member = jax.grad(lambda means: function(Mixture(on, means, variances), jnp.asarray([1.0, 0.0])))(means)
+    assert np.isfinite(without_component).all() and np.isfinite(without_member).all()

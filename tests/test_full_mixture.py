@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from milb import FullMixture, Mixture
+from milb import FullMixture, Mixture, bounds
 
 
 def random_full(*batch, n_components=3, n_dimensions=2, seed=0, dtype=np.float32):
@@ -109,3 +109,12 @@ def test_refuses_another_dimension_and_what_are_no_weights():
         random_full().log_prob(np.zeros(3, np.float32))
     with pytest.raises(ValueError, match="sum to 1"):
         random_full(2).marginal(np.array([0.5, 0.6], np.float32))
+
+
+@pytest.mark.parametrize("rho", [1 - 1e-2, 1 - 1e-6])
+def test_identical_members_of_almost_singular_covariance_tell_nothing(rho):
+    root = np.broadcast_to(np.linalg.cholesky([[1, rho], [rho, 1]]), (2, 1, 2, 2)).astype(np.float32)
+    members = FullMixture.from_logits(np.zeros((2, 1)), np.zeros((2, 1, 2)), root)
+    for bound in (bounds.mi_certificate, bounds.mi_upper_bound, bounds.mi_pairwise):
+        np.testing.assert_allclose(bound(members), 0, atol=1e-5)
+    np.testing.assert_allclose(bounds.mi_lower_bound(members), np.log(2) - 1, rtol=1e-5)  # D/2 (log 2 - 1)

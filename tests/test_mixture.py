@@ -168,3 +168,10 @@ def test_marginal_refuses_what_are_no_weights(weights, message):
 def test_marginal_needs_a_member_axis():
     with pytest.raises(ValueError, match="axis 0"):
         random_mixture().marginal()
+
+
+@pytest.mark.parametrize("logits", [np.float16([1.3, 2.7, -0.4]), np.float32([0.1, 1.2, -0.7]) + np.float32(1e5)])
+def test_from_logits_normalises_in_float32_whatever_the_offset(logits):
+    means = np.zeros((3, 1), np.float32)
+    expected = logits.astype(float) - np.logaddexp.reduce(logits.astype(float))
+    np.testing.assert_allclose(Mixture.from_logits(logits, means, means + 1).log_weights, expected, atol=1e-6)

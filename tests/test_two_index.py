@@ -267,3 +267,41 @@ def test_second_call_does_not_retrace(monkeypatch):
 def test_errors_name_what_is_wrong(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+class Scalar(Implicit):
+    """Writes a real output without an axis."""
+
+    def g(self, x, z, epsilon):
+        return x[0] + epsilon.sum()
+
+
+class NoIndices(Implicit):
+    """Its epistemic indices are not stacked."""
+
+    def draw_z(self, key, n):
+        return None
+
+
+class OnePerDimension(Gaussians):
+    """Its density does not sum over dimensions."""
+
+    def log_prob(self, y, x, z):
+        return -(y**2)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Scalar(), r"g returns scalars: .* an axis, y\[None\]"),
+        (NoIndices(), "draw_z must return arrays stacked on one axis 0"),
+        (OnePerDimension(jnp.zeros(3), jnp.array(1.0)), "log_prob must return one number"),
+    ],
+)
+def test_models_that_answer_in_other_shapes_are_refused(model, message):
+    with pytest.raises(ValueError, match=message):
+        two_index.decompose_entropy(jax.random.key(0), model, X, 4, 10)
+    assert two_index.decompose_variance(jax.random.key(0), Implicit(), X, np.int64(4), np.int64(10)).total.shape == (
+        8,
+        1,
+    )

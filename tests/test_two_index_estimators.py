@@ -144,3 +144,11 @@ def test_works_inside_jit_and_vmap():
     for a, b in zip(mapped, two_index.entropy_decomposition_kernel(samples), strict=True):
         assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     assert estimators.SHRINKAGES[0] == 1
+
+
+def test_repeated_draws_count_as_neighbours():
+    constant = np.zeros((4, 50, 1, 1), np.float32)
+    apart = constant + np.arange(4, dtype=np.float32)[:, None, None, None]
+    estimate = two_index.entropy_decomposition_nearest_neighbours
+    assert abs(float(estimate(constant).epistemic[0])) < 0.02
+    assert abs(float(estimate(apart).epistemic[0]) - np.log(4)) < 0.02

@@ -241,11 +241,23 @@ def test_labels_are_checked(fit, data):
         (lambda x, y: bayesian_classifier.fit(jax.random.key(0), x, [0], SMOKE, prior_std=0), "prior_std positive"),
         (lambda x, y: examples.split_curve(x[:, 0]), r"x must have shape \(B, 1\)"),
         (lambda x, y: two_index.settings("large"), "scale must be one of"),
+        (lambda x, y: two_index.Settings(batch_size=0), "batch_size must be an integer >= 1, got 0"),
+        (lambda x, y: two_index.Settings(learning_rate=float("nan")), "learning_rate must be positive"),
     ],
 )
 def test_settings_are_checked(call, message, data):
     with pytest.raises(ValueError, match=message):
         call(*data)
+
+
+def test_inputs_of_other_columns_are_refused():
+    x, settings = np.random.default_rng(0).normal(size=(9, 2)), two_index.Settings(width=4, n_steps=1)
+    model = epinet.fit(jax.random.key(0), x, x[:, :1], settings)
+    for x in (X[:, :1], np.zeros((3, 3), np.float32)):
+        with pytest.raises(ValueError, match=r"expected 2 column\(s\)"):
+            two_index.sample(jax.random.key(0), model, x, 2, 3)
+    with pytest.raises(ValueError, match=r"x must have shape \(B, dx\)"):
+        epinet.aleatoric_entropy(model, np.zeros(2))
 
 
 # Data

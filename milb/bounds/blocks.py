@@ -118,13 +118,18 @@ class FullBlock(NamedTuple):
 
     @property
     def leaves(self) -> Leaves:
-        """Means, Cholesky factors, covariances, log |C|."""
-        covariances = jnp.einsum("df...,ef...->de...", self.roots, self.roots, precision="highest")
-        return self.means, self.roots, covariances, self.log_det
+        """Means, Cholesky factors, log |C|."""
+        return self.means, self.roots, self.log_det
 
     def pooled(self, here: Leaves, there: Leaves, a: float, b: float) -> tuple[Array, Array]:
-        """See the module."""
-        return squared_norm_and_log_det(a * here[2] + b * there[2], self._differences(here, there))
+        """See the module. S = L_m (a I + b W W') L_m' with W = L_m^-1 L_n: no covariance is formed, and rounded."""
+        right_sides = jnp.concatenate([there[1], self._differences(here, there)[:, None]], axis=1)
+        solution = solve_lower(here[1], right_sides)
+        w, u = solution[:, :-1], solution[:, -1]
+        identity = jnp.eye(len(w), dtype=w.dtype)[(...,) + (None,) * (w.ndim - 2)]
+        inner = a * identity + b * jnp.einsum("df...,ef...->de...", w, w, precision="highest")
+        squares, log_det = squared_norm_and_log_det(inner, u)
+        return squares, log_det + 2 * jnp.log(jnp.diagonal(here[1])).sum(-1)
 
     def divergences(self, here: Leaves, there: Leaves) -> tuple[Array, Array]:
         """See the module."""
@@ -132,7 +137,7 @@ class FullBlock(NamedTuple):
 
         def divergence(of: Leaves, to: Leaves) -> Array:
             solution = solve_lower(to[1], jnp.concatenate([of[1], differences[:, None]], axis=1))
-            return 0.5 * ((solution**2).sum((0, 1)) - len(self.means) + to[3] - of[3])
+            return 0.5 * ((solution**2).sum((0, 1)) - len(self.means) + to[2] - of[2])
 
         return divergence(here, there), divergence(there, here)
 

@@ -76,10 +76,12 @@ def log_sums(logs: tuple[Array, ...], log_weights: Array, shifts: Shifts) -> Arr
         return _window(_doubled(log_k + log_weights), (sizes - step) % sizes, log_weights)
 
     n = shifts.n_two_way
-    nobody = jnp.full_like(log_weights[None], -jnp.inf)
+    lowest = jnp.finfo(log_weights.dtype).min  # not -inf, of which nothing but itself has no derivative
+    nobody = jnp.full_like(log_weights[None], lowest)
     terms_ahead = logs[0] + partners(log_weights, shifts)
     terms_behind = jax.vmap(behind)(jnp.asarray(shifts.steps)[:n], logs[-1][:n])
-    return logsumexp(jnp.concatenate([nobody, terms_ahead, terms_behind]), axis=0)
+    total = logsumexp(jnp.concatenate([nobody, terms_ahead, terms_behind]), axis=0)
+    return jnp.where(total > lowest, total, -jnp.inf)
 
 
 def log_sum_of_pairs(log_kernel: LogKernel, leaves: Leaves, log_weights: Array, shifts: Shifts) -> Array:

@@ -89,7 +89,7 @@ def bait(
         raise ValueError(f"labelled_mask must be a boolean mask of shape ({len(labelled[0])},), got {mask.shape}")
     if is_concrete(ridge) and not 0 < ridge < np.inf:
         raise ValueError(f"ridge must be positive and finite, got {ridge}")
-    if isinstance(oversample, bool) or not isinstance(oversample, int) or oversample < 1:
+    if isinstance(oversample, bool) or not hasattr(oversample, "__index__") or oversample < 1:
         raise ValueError(f"oversample must be an integer >= 1, got {oversample!r}")
     usable, counted = (rows & jnp.isfinite(arrays[0]).all(1) & jnp.isfinite(arrays[1]).all(1)
                        for rows, arrays in ((available, pool), (mask, labelled)))  # fmt: skip
@@ -98,7 +98,8 @@ def bait(
             bad = np.flatnonzero(np.asarray(rows & ~good))
             if len(bad):
                 raise ValueError(f"coefficients and features must be finite; {name} row {bad[0]} is not")
-    n_forward = min(oversample * k, len(pool[0]))
+    k = int(k)
+    n_forward = min(int(oversample) * k, len(pool[0]))
     with real_float32():
         return _bait(*pool, *labelled, available, usable, counted, jnp.float32(ridge), k, n_forward)
 
@@ -142,14 +143,15 @@ def _dual(
     n_forward: int,
 ) -> Array:
     """By products between points alone, as the module's docstring says."""
+    n_labelled = n_labelled.astype(c.dtype)
     scale = jnp.sqrt(k / (n_labelled + k))  # of a candidate, once picked
     labels_c = labels_c * jnp.sqrt(n_labelled / (n_labelled + k))
     gram = (labels_c @ labels_c.T) * (labels_z @ labels_z.T)
     # Below what float32 resolves beside the largest label, a ridge would vanish and the matrix be singular.
     ridge = jnp.maximum(ridge, jnp.finfo(gram.dtype).eps * jnp.max(jnp.diagonal(gram), initial=0))
-    root = jnp.linalg.cholesky(gram + ridge * jnp.eye(len(gram)))
+    root = jnp.linalg.cholesky(gram + ridge * jnp.eye(len(gram), dtype=gram.dtype))
     p = solve_triangular(root, ((c @ labels_c.T) * (z @ labels_z.T)).T, lower=True).T
-    share = usable / jnp.maximum(usable.sum(), 1)  # of a row in M_U
+    share = (usable / jnp.maximum(usable.sum(), 1)).astype(c.dtype)  # of a row in M_U
 
     def with_row(row: Array) -> Array:
         """Every candidate's product with one, g~_i' M_0^-1 g~_row."""

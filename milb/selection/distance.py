@@ -50,7 +50,7 @@ def k_center(
 
     Source: Sener and Savarese 2018; paper appendix (exp_multimodal).
     """
-    return _k_center(checked_space(features, labelled_features, k, available, labelled_mask), k)
+    return _k_center(checked_space(features, labelled_features, k, available, labelled_mask), int(k))
 
 
 def max_dist(
@@ -87,7 +87,7 @@ def max_dist(
     space = checked_space(features, labelled_features, k, available, labelled_mask)
     if len(scores) != space.features.shape[1]:
         raise ValueError(f"scores and features must have one N, got {len(scores)} and {space.features.shape[1]}")
-    return _max_dist(scores, space, score_weight, k)
+    return _max_dist(scores, space, score_weight, int(k))
 
 
 def lcmd(
@@ -123,7 +123,7 @@ def lcmd(
         raise ValueError(f"weights and features must have one N, got {len(weights)} and {n}")
     if is_concrete(weights, space.available) and (np.asarray(weights)[np.asarray(space.available)] < 0).any():
         raise ValueError("weights must not be negative")
-    return _lcmd(space, weights, k)
+    return _lcmd(space, weights, int(k))
 
 
 @partial(jax.jit, static_argnames="k")

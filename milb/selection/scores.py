@@ -29,13 +29,13 @@ def top_k(scores: ArrayLike, k: int, available: ArrayLike | None = None) -> Int[
             shapes and k <= N can be checked.
     """
     scores, available = checked_scores(scores, k, available)
-    return _best(scores, k, available)
+    return _best(scores, int(k), available)
 
 
 def top_k_ties_last(scores: ArrayLike, k: int, available: ArrayLike | None = None) -> Int[Array, "k"]:
     """As `top_k`, with ties to the highest index: how the released experiments sort. Arguments and errors alike."""
     scores, available = checked_scores(scores, k, available)
-    return len(scores) - 1 - _best(scores[::-1], k, available[::-1])
+    return len(scores) - 1 - _best(scores[::-1], int(k), available[::-1])
 
 
 def sbal(
@@ -63,7 +63,7 @@ def sbal(
     if is_concrete(temperature) and not 0 < temperature < np.inf:
         raise ValueError(f"temperature must be positive and finite, got {temperature}")
     # The noise is multiplied, not the scores divided, by the temperature: however small, nothing overflows.
-    return _best(scores + temperature * jax.random.gumbel(key, scores.shape, scores.dtype), k, available)
+    return _best(scores + temperature * jax.random.gumbel(key, scores.shape, scores.dtype), int(k), available)
 
 
 def checked_scores(scores: ArrayLike, k: int, available: ArrayLike | None) -> tuple[Array, Array]:
@@ -86,7 +86,7 @@ def checked_available(n: int, k: int, available: ArrayLike | None) -> Array:
     if available.shape != (n,) or available.dtype != bool:
         raise ValueError(f"available must be a boolean mask of shape ({n},), got {available.dtype} {available.shape}")
     try:
-        k = operator.index(k)
+        operator.index(k)
     except TypeError:
         raise ValueError(f"k must be an integer, got {k!r}") from None
     n_available = int(available.sum()) if is_concrete(available) else n

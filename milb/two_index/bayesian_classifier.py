@@ -77,7 +77,9 @@ class BayesianClassifier:
 def class_probabilities(
     key: PRNGKey, model: BayesianClassifier, x: Float[Array, "B dx"], n_z: int = 100
 ) -> Float[Array, "n_z B C"]:
-    """p(c | x, z) for n_z draws of Z."""
+    """p(c | x, z) for n_z draws of Z; ValueError when x is not (B, dx) or n_z < 1."""
+    if x.ndim != 2 or n_z < 1:
+        raise ValueError(f"x must have shape (B, dx) and n_z be at least 1, got {x.shape} and {n_z}")
     over_x = jax.vmap(model.probabilities, in_axes=(0, None))
     return jax.vmap(over_x, in_axes=(None, 0))(x, model.draw_z(key, n_z))
 

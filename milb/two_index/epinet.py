@@ -96,7 +96,10 @@ class Epinet:
 @jax.jit
 def aleatoric_entropy(model: Epinet, x: ArrayLike) -> Float[Array, "B"]:
     """E_Z H(Y | x, Z) at each row of x (B, dx), in nats: closed form, no draw of Z needed."""
-    _, std = jax.vmap(model.mean_and_std, in_axes=(0, None))(jnp.asarray(x), jnp.zeros(model.n_index))
+    x = jnp.asarray(x)
+    if x.ndim != 2:
+        raise ValueError(f"x must have shape (B, dx), got {x.shape}")
+    _, std = jax.vmap(model.mean_and_std, in_axes=(0, None))(x, jnp.zeros(model.n_index))
     return 0.5 * std.shape[-1] * (LOG_2PI + 1) + jnp.log(std).sum(-1)
 
 

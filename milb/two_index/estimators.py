@@ -78,10 +78,12 @@ def entropy_decomposition_nearest_neighbours(samples: ArrayLike, k: int = 3) -> 
     def at_point(samples: Float[Array, "E n D"]) -> tuple[Array, Array]:
         within = _squared_distances(samples, samples)
         radius = _kth_smallest(within, k)
+        n_within = (within <= radius[..., None]).sum(-1) - 1  # not itself; k, unless draws repeat
         pooled = samples.reshape(n_z * n, -1)
         closer = _squared_distances(samples, jnp.broadcast_to(pooled[None], (n_z, *pooled.shape))) <= radius[..., None]
         n_closer = closer.sum(-1) - 1  # not itself
-        information = digamma(1.0 * n_z * n) - digamma(1.0 * n) + digamma(1.0 * k) - digamma(1.0 * n_closer).mean()
+        n_all = 1.0 * n_z * n
+        information = digamma(n_all) - digamma(1.0 * n) + (digamma(1.0 * n_within) - digamma(1.0 * n_closer)).mean()
         return _entropy_of_radii(radius, k, samples.shape[-1]).mean(), information
 
     aleatoric, epistemic = _over_points(at_point, samples)

@@ -30,6 +30,9 @@ class Settings:
         width, depth: units of a hidden layer, hidden layers.
         n_steps, batch_size: gradient steps, and labels in each, drawn with replacement.
         learning_rate: Adam's at the start; it falls to 0 as a cosine.
+
+    Raises:
+        ValueError: a number is not positive, or a count no integer.
     """
 
     n_members: int = 5
@@ -38,6 +41,14 @@ class Settings:
     n_steps: int = 2_000
     batch_size: int = 64
     learning_rate: float = 3e-3
+
+    def __post_init__(self) -> None:
+        for name in ("n_members", "width", "depth", "n_steps", "batch_size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
+        if not 0 < self.learning_rate < float("inf"):
+            raise ValueError(f"learning_rate must be positive and finite, got {self.learning_rate!r}")
 
 
 SETTINGS = {

@@ -68,10 +68,10 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         if x.ndim != 2:
             raise ValueError(f"x must have shape (B, dx), got {x.shape}")
         for name, value in (("n_z", n_z), ("n_epsilon", n_epsilon)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
         run = function if jax.tree_util.all_leaves([model]) else jitted
-        return run(key, model, x, n_z=n_z, n_epsilon=n_epsilon)
+        return run(key, model, x, n_z=int(n_z), n_epsilon=int(n_epsilon))
 
     return checked
 
@@ -94,7 +94,7 @@ def sample(key: PRNGKey, model: TwoIndexModel, x: ArrayLike, n_z: int = 16, n_ep
 
     Raises:
         TypeError: no TwoIndexModel.
-        ValueError: x is not (B, dx), or a number of draws is not a positive integer.
+        ValueError: x is not (B, dx), a number of draws is not a positive integer, or draw_z stacks nothing.
     """
     z, epsilon = _draw_indices(key, model, n_z, n_epsilon)
     return jnp.moveaxis(_map_points(partial(_outputs, model, z, epsilon), x), 0, 2)
@@ -118,9 +118,11 @@ def cross_log_densities(key: PRNGKey, model: TwoIndexModel, x: ArrayLike, n_z: i
 
     def at_point(x: Float[Array, "dx"]) -> Float[Array, "E n E"]:
         of_z = jax.vmap(model.log_prob, in_axes=(None, None, 0))
-        return jax.vmap(jax.vmap(of_z, in_axes=(0, None, None)), in_axes=(0, None, None))(
-            _outputs(model, z, epsilon, x), x, z
-        )
+        of_y = jax.vmap(jax.vmap(of_z, in_axes=(0, None, None)), in_axes=(0, None, None))
+        found = of_y(_outputs(model, z, epsilon, x), x, z)
+        if found.ndim != 3:
+            raise ValueError(f"log_prob must return one number, not an array of shape {found.shape[3:]}")
+        return found
 
     return jnp.moveaxis(_map_points(at_point, x), 0, -1)
 
@@ -143,7 +145,8 @@ def decompose_entropy(
     """Entropy decomposition of a model, three arrays (B,), in nats.
 
     Nested Monte Carlo where the model has `log_prob`, else an estimate from samples. The epistemic term is at most
-    log E. Closed forms are better where they exist: `entropy_decomposition_categorical`, `entropy_bounds_mixture`.
+    log E, as an estimate up to its error. Closed forms are better where they exist:
+    `entropy_decomposition_categorical`, `entropy_bounds_mixture`.
 
     Args:
         key, model, x, n_z, n_epsilon: as in `sample`, with the same errors.
@@ -151,14 +154,20 @@ def decompose_entropy(
     """
     if callable(getattr(model, "log_prob", None)):
         return entropy_decomposition_log_densities(cross_log_densities(key, model, x, n_z, n_epsilon))
-    return estimator(sample(key, model, x, n_z, n_epsilon))
+    samples = sample(key, model, x, n_z, n_epsilon)
+    if samples.ndim != 4:
+        raise ValueError("g returns scalars: classes need a log_prob, and a real output an axis, y[None]")
+    return estimator(samples)
 
 
 def _draw_indices(key: PRNGKey, model: TwoIndexModel, n_z: int, n_epsilon: int) -> tuple[Any, Any]:
     """z stacked on E, epsilon on (E, n_epsilon)."""
     z_key, epsilon_key = jax.random.split(key)
     z = epistemic_indices(z_key, model, n_z)
-    keys = jax.random.split(epsilon_key, len(jax.tree.leaves(z)[0]))
+    lengths = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(z)}
+    if len(lengths) != 1 or not all(lengths) or lengths == {(0,)}:
+        raise ValueError(f"draw_z must return arrays stacked on one axis 0, got {jax.tree.map(jnp.shape, z)}")
+    keys = jax.random.split(epsilon_key, *lengths.pop())
     return z, jax.vmap(lambda key: model.draw_epsilon(key, n_epsilon))(keys)
 
 

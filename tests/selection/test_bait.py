@@ -152,3 +152,11 @@ def test_refuses_arrays(index, array, message):
 def test_refuses_settings(keywords, message):
     with pytest.raises(ValueError, match=message):
         bait(*GOOD, 2, **keywords)
+
+
+def test_float64_takes_the_branch_of_products_too():
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape) for shape in ((30, 8), (30, 9), (4, 8), (4, 9))]
+    with jax.enable_x64(True):
+        in_float64 = np.asarray(bait(*arrays, 2))
+    np.testing.assert_array_equal(in_float64, bait(*arrays, 2))

@@ -205,3 +205,12 @@ def test_features_that_are_not_finite(select, bad):
 def test_refuses_shapes(select, features, labelled, mask, message):
     with pytest.raises(ValueError, match=message):
         select(np.zeros(30), features, labelled, 5, None, mask)
+
+
+@every_selector
+def test_k_is_any_integer(select):
+    scores, features, labelled = case()
+    expected = np.asarray(select(scores, features, labelled, 3))
+    for k in (np.array(3), np.int64(3), jnp.asarray(3)):
+        np.testing.assert_array_equal(select(scores, features, labelled, k), expected)
+    assert len(select(scores, features, labelled, True)) == 1
