@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def ask(options: argparse.Namespace) -> int:
     """The command; 0, or ValueError, TypeError, OSError or FloatingPointError before anything is written.
 
+    Only the last labels are written to the state file first when nothing is left to ask, which is an error, too.
     With a state file the batch is on disk there before it is in the output file: whenever the command is killed, the
     same call gives the same batch.
     """
@@ -52,11 +53,12 @@ def ask(options: argparse.Namespace) -> int:
         learner = _learner(options, pool)
         _check_nothing_lost(options, learner, pool, set(rows.tolist()))
         if len(rows):
-            learner.tell(rows, y, replace=True)
+            learner.tell(rows, pd.DataFrame(y, columns=options.outputs), replace=True)
+        if not learner.n_left:
+            _save(options, learner)  # the last labels: asking is an error now
         asked_before = len(learner.pending)
         batch = learner.ask(options.k)
-        if options.state is not None:
-            learner.save(options.state)
+        _save(options, learner)
         write_rows(pool, batch.tolist(), options.output)
         print(f"{learner.n_labelled} labels, {learner.n_failed} failed, {learner.n_left} rows left")
         again = f", asked before and not in {options.labels} yet" if asked_before else ""
@@ -64,22 +66,33 @@ def ask(options: argparse.Namespace) -> int:
         if learner.n_labelled > 1 and not options.no_report:
             report = learner.report()
             print("\n".join(str(report).splitlines()[1:]))
-            if options.state is not None:
-                learner.save(options.state)
+            _save(options, learner)
     return 0
+
+
+def _save(options: argparse.Namespace, learner: Learner) -> None:
+    if options.state is not None:
+        learner.save(_target(options.state))
+
+
+def _target(path: Path) -> Path:
+    """Where a link leads to, which is what is written; the path itself, made absolute, if it is none."""
+    return Path(os.path.realpath(path))
 
 
 def _check_files(options: argparse.Namespace) -> None:
     """What would be found out too late, or destroy something."""
     written = [("-o", options.output), *([("--state", options.state)] if options.state is not None else [])]
-    taken = {options.pool.resolve(): "the pool", options.labels.resolve(): "the labels"}
+    taken = {_target(options.pool): "the pool", _target(options.labels): "the labels"}
     for argument, path in written:
-        if path.resolve() in taken:
-            raise ValueError(f"{argument} {path} is the file of {taken[path.resolve()]}: give another one")
-        taken[path.resolve()] = "-o"
-        folder = path.resolve().parent
+        target = _target(path)
+        if target in taken:
+            raise ValueError(f"{argument} {path} is the file of {taken[target]}: give another one")
+        taken[target], folder = "-o", target.parent
         if path.is_dir():
             raise ValueError(f"{argument} {path} is a folder: give a file")
+        if target.is_symlink() or (path.exists() and not path.is_file()):
+            raise ValueError(f"{argument} {path} is a pipe, a device or a link to itself: give a file")
         if not (folder.is_dir() and os.access(folder, os.W_OK)):
             raise ValueError(f"{argument} {path}: the folder {folder} does not exist or cannot be written")
     repeated = [name for name in options.outputs if options.outputs.count(name) > 1 or name == options.id]
@@ -96,6 +109,11 @@ def _learner(options: argparse.Namespace, pool: PoolTable) -> Learner:
         raise ValueError(f"{options.pool} is not the pool that {options.state} was begun with: give another --state")
     if options.seed not in (None, learner.seed):
         raise ValueError(f"--seed {options.seed}: {options.state} was begun with seed {learner.seed}")
+    if learner.output_names not in (None, tuple(options.outputs)):
+        raise ValueError(
+            f"--outputs {' '.join(options.outputs)}: {options.state} was begun with {' '.join(learner.output_names)}, "
+            "in this order: give these, or another --state"
+        )
     return learner
 
 

@@ -39,7 +39,7 @@ class Options:
     def __post_init__(self) -> None:
         _one_of("variance", self.variance, ("mean", "trace"))
         _one_of("max_dist_features", self.max_dist_features, ("means", "inputs"))
-        _at_least("block_size", self.block_size, 1)
+        _at_least(self, ("block_size",), 1)
         _is_real(self, ("bait_ridge", "sbal_temperature"))
         _is_real(self, ("max_dist_weight",), zero=True)
 
@@ -91,10 +91,8 @@ class Protocol(Options):
         super().__post_init__()
         _one_of("clip", self.clip, ("released", "member"))
         positive = "n_pool n_test n_initial n_query n_members n_components width depth batch_size steps_per_label"
-        for name in [*positive.split(), "max_steps", "decay_steps"]:
-            _at_least(name, getattr(self, name), 1)
-        for name in ("n_rounds", "min_steps", "warmup_steps"):
-            _at_least(name, getattr(self, name), 0)
+        _at_least(self, (*positive.split(), "max_steps", "decay_steps"), 1)
+        _at_least(self, ("n_rounds", "min_steps", "warmup_steps"), 0)
         _is_real(self, ("learning_rate", "decay_rate", "clip_threshold"))
         _is_real(self, ("weight_decay",), zero=True)
         if self.min_steps > self.max_steps:
@@ -131,6 +129,10 @@ def _is_real(settings: Options, names: tuple[str, ...], zero: bool = False) -> N
         object.__setattr__(settings, name, float(value))
 
 
-def _at_least(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+def _at_least(settings: Options, names: tuple[str, ...], least: int) -> None:
+    """Integers, NumPy's too; kept as Python's."""
+    for name in names:
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+        object.__setattr__(settings, name, int(value))

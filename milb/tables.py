@@ -36,6 +36,7 @@ class PoolTable:
         names: of the inputs, in the file's order.
         rows: from a candidate's id to its index, 0 for the first.
         x: (N, dx), the inputs.
+        header, lines: the file's rows, ready to be written again; it is read only once, so it may be a pipe.
     """
 
     path: Path
@@ -43,12 +44,14 @@ class PoolTable:
     names: tuple[str, ...]
     rows: dict[str, int]
     x: Float[np.ndarray, "N dx"]
+    header: str
+    lines: list[str]
 
 
 def read_pool(path: Path, id_column: str = "id", outputs: Sequence[str] = ()) -> PoolTable:
     """Read the candidates: an id column, and inputs in all other columns.
 
-    Memory is that of x and of the ids: the text is read row by row.
+    Memory is that of x, of the ids and of the file's text, which is read row by row.
 
     Raises:
         ValueError: says file, row and column of what is wrong: no rows or no header, no id column, an id that repeats,
@@ -65,18 +68,19 @@ def read_pool(path: Path, id_column: str = "id", outputs: Sequence[str] = ()) ->
         raise ValueError(f"{path} has no inputs: {id_column!r} is its only column")
     index: dict[str, int] = {}
     seen: dict[str, int] = {}
-    values = array("d")
+    values, lines = array("d"), []
     for number, fields in rows:
         key = fields[header.index(id_column)]
         _check_id(path, number, id_column, key)
         if key in index:
             raise ValueError(f"{path}, row {number}, column {id_column!r}: {key!r} is in row {seen[key]} already")
         index[key], seen[key] = len(index), number
+        lines.append(_line(fields))
         values.extend(_number(path, number, name, fields[i], _OWN_INPUTS) for i, name in inputs)
     if not index:
         raise ValueError(f"{path} has a header, but no rows")
     x = np.frombuffer(values).reshape(len(index), len(inputs))
-    return PoolTable(path, id_column, tuple(name for _, name in inputs), index, x)
+    return PoolTable(path, id_column, tuple(name for _, name in inputs), index, x, _line(header), lines)
 
 
 def read_labels(
@@ -119,19 +123,25 @@ def read_labels(
 
 
 def write_rows(pool: PoolTable, indices: Sequence[int], path: Path) -> None:
-    """Write the header and some rows of the pool's file, in this order, replacing `path` at once.
+    """Write the header and some rows of the pool, as they were read, in this order, replacing the file at once.
+
+    Args:
+        pool: where the rows are from.
+        indices: of the rows.
+        path: to write to; where it is a link, the file that it leads to is replaced.
 
     Raises:
         OSError: `path` cannot be written; whatever it was before, it still is.
     """
-    rows = _rows(pool.path)
-    _, header = next(rows)
-    wanted = set(indices)
-    kept = {i: fields for i, (_, fields) in enumerate(rows) if i in wanted}
+    text = "".join([pool.header, *(pool.lines[i] for i in indices)])
+    with replacing(path.resolve()) as file:
+        file.write(text.encode())
+
+
+def _line(fields: list[str]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([header, *(kept[i] for i in indices)])
-    with replacing(path) as file:
-        file.write(text.getvalue().encode())
+    csv.writer(text, lineterminator="\n").writerow(fields)
+    return text.getvalue()
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:

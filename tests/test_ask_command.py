@@ -1,5 +1,6 @@
 """`python -m milb ask`: from CSV files to the next batch; errors in one line, and then nothing is written."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 
 from milb import __main__ as command
-from milb.ask_tell import settings, state
+from milb.ask_tell import Learner, settings, state
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:MI-LB is saturated")]
 
@@ -146,6 +147,47 @@ def test_another_pool_or_seed_than_the_state_has(folder, capsys):
     POOL.assign(T=POOL["T"] + 1).to_csv("pool.csv", index=False)
     before[folder / "pool.csv"] = (folder / "pool.csv").read_bytes()
     assert "pool.csv is not the pool that lab.npz was begun with" in refused(capsys, before, *again)
+
+
+def test_other_outputs_than_the_state_has(folder, capsys):
+    again = ("--state", "lab.npz", "--no-report")
+    assert ask(*again) == 0
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    capsys.readouterr()
+    for outputs in (["y2", "y1"], ["y2"]):
+        err = refused(capsys, before, *again, "--outputs", *outputs)
+        assert f"--outputs {' '.join(outputs)}: lab.npz was begun with y1 y2, in this order" in err
+        assert err.count("\n") == 1
+
+
+def test_links_are_followed_and_pipes_refused(folder, capsys):
+    (folder / "results").mkdir()
+    for name in ("next.csv", "lab.npz"):
+        (folder / name).symlink_to(folder / "results" / name)
+    assert ask("--state", "lab.npz", "--no-report") == 0
+    assert all((folder / name).is_symlink() for name in ("next.csv", "lab.npz"))
+    assert sorted(path.name for path in (folder / "results").iterdir()) == ["lab.npz", "next.csv"]
+    os.mkfifo(folder / "pipe")
+    (folder / "loop").symlink_to(folder / "loop")
+    capsys.readouterr()
+    for name in ("pipe", "loop", os.devnull):
+        assert f"-o {name} is a pipe, a device or a link" in refused(capsys, {}, output=name)
+        assert "--state" in refused(capsys, {}, "--state", name)
+
+
+def test_a_pool_from_a_pipe(folder):
+    read_end, write_end = os.pipe()
+    os.write(write_end, (folder / "pool.csv").read_bytes())
+    os.close(write_end)
+    assert ask("--no-report", pool=f"/dev/fd/{read_end}") == 0 and len(asked()) == 3
+    os.close(read_end)
+
+
+def test_the_last_labels_are_kept_though_nothing_is_left_to_ask(folder, capsys):
+    assert ask("--state", "lab.npz", "--no-report", k=10) == 0
+    add_labels(asked()["id"])
+    assert ask("--state", "lab.npz") == 2 and "nothing is left to ask" in capsys.readouterr().err
+    assert repr(Learner.load("lab.npz")).endswith("13 labelled, 1 failed, 0 pending, 0 left)")
 
 
 @pytest.mark.exhaustive

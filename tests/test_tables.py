@@ -99,10 +99,28 @@ def test_writes_rows_as_they_were_in_the_order_asked(files, tmp_path):
     assert (tmp_path / "next.csv").read_text() == 'id,T,"a, b"\n"c ""x""",5,6\n007,1.50,2\n'
 
 
+def test_the_pool_is_read_once(files, tmp_path):
+    """So it may change while networks are trained, or be a pipe."""
+    pool, _ = files()
+    (tmp_path / "pool.csv").write_text("id,T\nz,0\n")
+    write_rows(pool, [2, 1], tmp_path / "next.csv")
+    assert (tmp_path / "next.csv").read_text() == "id,T,dose\nc,900,.5\nb,850,2e0\n"
+
+
+def test_a_link_stays_a_link(files, tmp_path):
+    pool, _ = files()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "next.csv").symlink_to(tmp_path / "folder" / "real.csv")
+    for row in "ab":  # there is no file yet, and then there is one
+        write_rows(pool, [pool.rows[row]], tmp_path / "next.csv")
+        assert (tmp_path / "next.csv").is_symlink()
+        assert (tmp_path / "folder" / "real.csv").read_text().splitlines()[1].startswith(row)
+
+
 def test_nothing_is_left_where_writing_fails(files, tmp_path):
     pool, _ = files()
     (tmp_path / "next.csv").write_text("old")
-    with pytest.raises(KeyError):
+    with pytest.raises(IndexError):
         write_rows(pool, [99], tmp_path / "next.csv")
     assert (tmp_path / "next.csv").read_text() == "old"
     assert {path.name for path in tmp_path.iterdir()} == {"pool.csv", "labels.csv", "next.csv"}

@@ -10,7 +10,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
+from milb.ask_tell.model import Scaling
 from milb.tables import LARGEST
+
+FARTHEST = 1e6  # standard deviations of the pool: networks compute in float32
 
 
 class Table(NamedTuple):
@@ -27,6 +30,8 @@ class Table(NamedTuple):
 def as_table(name: str, data: Any) -> Table:
     """float64 columns of a frame, a series, or anything NumPy takes for an array of one or two axes.
 
+    Masked entries become NaN. A frame whose columns are called 0, 1, … in this order has no names.
+
     Raises:
         ValueError: text, dates, categories or complex numbers in a column; not one or two axes; no column; names of
             a frame's columns that repeat. NaN and infinity pass.
@@ -36,9 +41,9 @@ def as_table(name: str, data: Any) -> Table:
     if isinstance(data, pd.DataFrame):
         names = tuple(map(str, data.columns))
         columns = [data.iloc[:, i] for i in range(data.shape[1])]
-        unnamed = data.columns.dtype.kind in "iu"  # a frame made of a bare array
+        unnamed = data.columns.equals(pd.RangeIndex(len(names)))  # a frame made of a bare array
     else:
-        array = np.asarray(data)
+        array = np.asarray(_unmasked(data))
         if array.ndim not in (1, 2):
             raise ValueError(f"{name} must have one or two axes, rows and columns, got shape {array.shape}")
         array = array[:, None] if array.ndim == 1 else array
@@ -52,6 +57,15 @@ def as_table(name: str, data: Any) -> Table:
     for i, (column, label) in enumerate(zip(columns, names, strict=True)):
         values[:, i] = _numbers(f"{name}, column {label if unnamed else repr(label)}", column)
     return Table(values, None if unnamed else names)
+
+
+def _unmasked(data: Any) -> Any:
+    """Data without masks: None in place of masked entries of an array, or of a list of arrays."""
+    if isinstance(data, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in data):
+        data = np.ma.array(data)
+    if not isinstance(data, np.ma.MaskedArray):
+        return data
+    return np.where(np.ma.getmaskarray(data), None, np.ma.getdata(data).astype(object))
 
 
 def _numbers(where: str, column: Any) -> Float[np.ndarray, "n"]:
@@ -72,7 +86,10 @@ def _numbers(where: str, column: Any) -> Float[np.ndarray, "n"]:
         for row, value in enumerate(column):
             if value is not None and not isinstance(value, numbers.Real | np.bool_):
                 raise ValueError(f"{where} holds {value!r} in row {row}, which is no real number{advice}")
-    return column.astype(float)
+    try:
+        return column.astype(float)
+    except OverflowError:
+        raise ValueError(f"{where} holds an integer beyond {LARGEST:g}; change units") from None
 
 
 def checked_x(name: str, data: Any) -> Table:
@@ -89,26 +106,41 @@ def checked_x(name: str, data: Any) -> Table:
 def checked_like(name: str, data: Any, pool: Table) -> Float[np.ndarray, "n dx"]:
     """`checked_x` in the pool's columns: a frame's by name, in any order, if the pool has names; others by position.
 
-    A single axis of dx numbers is one row.
+    A single axis of dx numbers is one row, an empty one no row. Columns called 0, 1, … in another order are names, too.
 
     Raises:
-        ValueError: a column is missing, there is one too many, or as `checked_x`.
+        ValueError: a column is missing, there is one too many, a value is more than 1e6 of the pool's standard
+            deviations from its mean, or as `checked_x`.
     """
     if not isinstance(data, pd.DataFrame) and np.shape(data) == pool.values.shape[1:]:
-        data = np.asarray(data)[None]
+        data = np.asanyarray(data)[None]
+    elif np.shape(data) == (0,):
+        data = np.zeros((0, pool.values.shape[1]))
     table = checked_x(name, data)
+    wanted = pool.names or tuple(map(str, range(pool.values.shape[1])))
+    given = table.names or (tuple(map(str, data.columns)) if isinstance(data, pd.DataFrame) else ())
     if pool.names is not None and table.names is not None:
-        missing = [column for column in pool.names if column not in table.names]
+        missing = [column for column in wanted if column not in given]
         if missing:
-            raise ValueError(f"{name} lacks the column {missing[0]!r}; the pool has {', '.join(map(repr, pool.names))}")
-        return table.values[:, [table.names.index(column) for column in pool.names]]
-    if table.values.shape[1] != pool.values.shape[1]:
-        raise ValueError(f"{name} must have the pool's {pool.values.shape[1]} columns, got {table.values.shape[1]}")
-    return table.values
+            raise ValueError(f"{name} lacks the column {missing[0]!r}; the pool has {', '.join(map(repr, wanted))}")
+    elif sorted(given) != sorted(wanted):
+        if table.values.shape[1] != len(wanted):
+            raise ValueError(f"{name} must have the pool's {len(wanted)} columns, got {table.values.shape[1]}")
+        given = wanted
+    values = table.values[:, [given.index(column) for column in wanted]]
+    shift, scale = Scaling.of(pool.values)
+    far = np.argwhere(np.abs(values - shift) > FARTHEST * scale)
+    if len(far):
+        row, column = far[0]
+        raise ValueError(
+            f"{name} is {values[row, column]:g} in row {row}, {pool.called(column)}: more than {FARTHEST:g} of the "
+            "pool's standard deviations from its mean"
+        )
+    return values
 
 
 def checked_y(data: Any, n_rows: int, n_outputs: int | None) -> Table:
-    """`as_table` of outputs, (n,) or (n, D): NaN allowed, infinity not.
+    """`as_table` of outputs, (n,) or (n, D): NaN allowed, infinity not. No rows may have any number of columns.
 
     Raises:
         ValueError: not n_rows rows, not n_outputs columns (None: any), infinite or above 1e100, or as `as_table`.
@@ -116,7 +148,7 @@ def checked_y(data: Any, n_rows: int, n_outputs: int | None) -> Table:
     table = as_table("y", data)
     if len(table.values) != n_rows:
         raise ValueError(f"y must have one row for each of the {n_rows} points, got {len(table.values)}")
-    if n_outputs is not None and table.values.shape[1] != n_outputs:
+    if n_rows and n_outputs is not None and table.values.shape[1] != n_outputs:
         raise ValueError(f"y must have {n_outputs} column(s), as what was told before, got {table.values.shape[1]}")
     bad = np.argwhere(np.abs(table.values) > LARGEST)
     if len(bad):
@@ -127,6 +159,8 @@ def checked_y(data: Any, n_rows: int, n_outputs: int | None) -> Table:
 
 def checked_rows(indices: Any, n_pool: int) -> Int[np.ndarray, "n"]:
     """Rows of the pool; ValueError unless they are integers from 0 to n_pool - 1. One integer is one row."""
+    if np.ma.is_masked(indices):
+        raise ValueError("indices must be integers, rows of the pool, and none of them masked")
     rows = np.atleast_1d(np.asarray(indices))
     if rows.size == 0:
         return np.zeros(0, int)

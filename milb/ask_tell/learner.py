@@ -113,6 +113,7 @@ class Learner:
     seed = property(lambda self: self._state.seed, doc="Of training and selection.")
     protocol = property(lambda self: self._state.settings(), doc="Settings that a model is trained with now.")
     pool = property(lambda self: self._state.pool, doc="Inputs of all rows as float64, `values`, and their `names`.")
+    output_names = property(lambda self: self._state.output_names, doc="Of the outputs; None while they have none.")
 
     @property
     def pending(self) -> Int[np.ndarray, "p"]:
@@ -156,7 +157,7 @@ class Learner:
 
         Args:
             indices: rows of the pool.
-            y: (n, D), or (n,) for a single output; a frame's column names are kept.
+            y: (n, D), or (n,) for a single output, NaN or masked where measuring failed; a frame's names are kept.
             replace: take a label that differs from what was told before, e.g. to mend a slip.
 
         Raises:
@@ -177,7 +178,7 @@ class Learner:
             y: as `tell`; points with NaN are kept, and not trained on.
 
         Raises:
-            ValueError: x does not have the pool's columns or is not finite; else as `tell`.
+            ValueError: x does not have the pool's columns, is not finite or far off the pool; else as `tell`.
         """
         x = columns.checked_like("x", x, self._state.pool)
         table = columns.checked_y(y, len(x), self._state.n_outputs or None)
@@ -195,13 +196,12 @@ class Learner:
             x: (B, dx), a frame by column names if the pool has some; (dx,) is one point.
 
         Raises:
-            ValueError: nothing is labelled, x does not have the pool's columns or is not finite.
+            ValueError: nothing is labelled, x does not have the pool's columns, is not finite or far off the pool.
             FloatingPointError: training has diverged.
         """
         x = columns.checked_like("x", x, self.pool)
         model = self._trained()
-        members = model.forecast(self._inputs(x))
-        return Prediction(members, model.outputs.shift, model.outputs.scale, self._state.output_names)
+        return Prediction(model.forecast(self._inputs(x)), *model.outputs, self.output_names)
 
     def report(self, n_folds: int = 5) -> Report:
         """How good the model is, from the labels alone; trains n_folds models more. Remembered for the stop hint.

@@ -13,6 +13,8 @@ from jaxtyping import ArrayLike, Float
 from milb.ask_tell.modes import Modes, modes, quantiles
 from milb.mixture import Mixture
 
+FLOAT32 = np.finfo(np.float32)
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -31,15 +33,28 @@ class Prediction:
 
     @property
     def members(self) -> Mixture:
-        """What each member predicts, in units of y: log_weights (E, B, K); float32, so offsets cost digits here."""
-        shift, scale = jnp.asarray(self.shift, jnp.float32), jnp.asarray(self.scale, jnp.float32)
-        lift = (None,) * 3
-        means = shift[lift] + scale[lift] * self.standard.means
-        return Mixture(self.standard.log_weights, means, scale[lift] ** 2 * self.standard.variances)
+        """What each member predicts, in units of y: log_weights (E, B, K); float32, so offsets cost digits here.
+
+        Raises:
+            ValueError: in units of y variances or means are too large or too small for float32.
+        """
+        means, variances = (np.asarray(leaf, float) for leaf in (self.standard.means, self.standard.variances))
+        largest = np.maximum(variances, 4 * means**2) * self.scale**2  # with what lies between components
+        means, variances = self._raw(means), variances * self.scale**2
+        bad = (variances < FLOAT32.tiny) | (largest > FLOAT32.max) | (np.abs(means) > FLOAT32.max)
+        if bad.any():
+            output = int(np.argwhere(bad)[0, -1])
+            called = output if self.output_names is None else repr(self.output_names[output])
+            raise ValueError(
+                f"the mixture of output {called}, whose labels have mean {self.shift[output]:.3g} and standard "
+                f"deviation {self.scale[output]:.3g}, does not fit into float32: use std, log_prob or quantiles, or "
+                "change the units of y"
+            )
+        return Mixture(self.standard.log_weights, *(jnp.asarray(leaf, jnp.float32) for leaf in (means, variances)))
 
     @property
     def mixture(self) -> Mixture:
-        """p(y | x) of the ensemble, in units of y: log_weights (B, E K)."""
+        """p(y | x) of the ensemble, in units of y: log_weights (B, E K); ValueError as `members`."""
         return self.members.marginal()
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ def report(model: Model, state: State, x: Float[np.ndarray, "N dx"], key: PRNGKe
 
     Scores are those of at most SOME rows, evenly spaced in the pool.
     """
-    if isinstance(n_folds, bool) or not isinstance(n_folds, int) or n_folds < 2:
+    if isinstance(n_folds, bool) or not isinstance(n_folds, numbers.Integral) or n_folds < 2:
         raise ValueError(f"n_folds must be an integer from 2 on, got {n_folds!r}")
     nll, unconditional = held_out(model, key, n_folds, state.seed)
     some = np.unique(np.linspace(0, len(x) - 1, min(SOME, len(x))).astype(int))

@@ -66,10 +66,10 @@ def checked(protocol: Any, n_pool: int, n_inputs: int) -> Protocol | dict[str, A
     if not isinstance(protocol, Mapping):
         raise TypeError(f"protocol must be a Protocol, a dict of its fields or None, got {protocol!r}")
     try:
-        choose(1, n_inputs, 1, n_pool, **protocol)
+        chosen = choose(1, n_inputs, 1, n_pool, **protocol)
     except TypeError as error:
         raise ValueError(f"protocol: {error}") from None
-    return dict(protocol)
+    return {name: getattr(chosen, name) for name in protocol}
 
 
 def describe(protocol: Protocol, n: int, n_inputs: int, n_outputs: int) -> str:

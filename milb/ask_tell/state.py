@@ -51,19 +51,24 @@ class State:
     curve: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def tell(self, rows: list[int], table: Table, replace: bool) -> None:
-        """Take in labels of rows; ValueError as `Learner.tell`, and then nothing has changed."""
+        """Take in labels of rows, if any; ValueError as `Learner.tell`, and then nothing has changed."""
         names, labels = self._checked_names(table), dict(self.labels)
         for row, y in zip(rows, table.values, strict=True):
             before = labels.get(row)
             if not (replace or before is None or np.isnan(before).any() or np.array_equal(before, y)):
                 raise ValueError(f"row {row} was told as {before}, now {y}; replace=True takes the new label")
             labels[row] = y.copy()
+        if not rows:
+            return
         self.labels, self.output_names, self.n_outputs = labels, names, table.values.shape[1]
         self.pending = [row for row in self.pending if row not in labels]
 
     def tell_extra(self, x: Float[np.ndarray, "m dx"], table: Table) -> None:
-        """Take in points from outside the pool; ValueError as `Learner.tell_extra`."""
-        self.output_names, self.n_outputs = self._checked_names(table), table.values.shape[1]
+        """Take in points from outside the pool, if any; ValueError as `Learner.tell_extra`."""
+        names = self._checked_names(table)
+        if not len(x):
+            return
+        self.output_names, self.n_outputs = names, table.values.shape[1]
         first = not len(self.extra_x)
         self.extra_x = x if first else np.concatenate([self.extra_x, x])
         self.extra_y = table.values if first else np.concatenate([self.extra_y, table.values])

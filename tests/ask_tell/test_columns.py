@@ -55,6 +55,7 @@ def test_series_and_missing_values():
         (pd.DataFrame([[1, 2]], columns=["T", "T"]), "x has 2 columns called 'T'"),
         ([[1, np.nan]], "x is nan in row 0, column 1: a finite number"),
         (pd.DataFrame({"T": [1, np.inf]}), "x is inf in row 1, column 'T'"),
+        ([[10**400], [1]], r"x, column 0 holds an integer beyond 1e\+100; change units"),
         ([[1e101]], r"x is 1e\+101 in row 0"),
     ],
 )
@@ -72,6 +73,38 @@ def test_frames_go_by_name_and_arrays_by_position():
         columns.checked_like("x", FRAME[["T"]], POOL)
     with pytest.raises(ValueError, match="x must have the pool's 2 columns, got 3"):
         columns.checked_like("x", np.zeros((1, 3)), POOL)
+
+
+def test_columns_called_by_integers():
+    frame = pd.DataFrame([[1.0, 2.0]], columns=[400, 500])
+    pool = columns.checked_x("pool_x", frame)
+    assert pool.names == ("400", "500")
+    np.testing.assert_array_equal(columns.checked_like("x", frame[[500, 400]], pool), [[1, 2]])
+    bare = pd.DataFrame([[1.0, 2.0]])  # without names, but its columns may be put into another order
+    for order in ([0, 1], [1, 0]):
+        pool = columns.checked_x("pool_x", bare[order])
+        for other in (bare, bare[[1, 0]]):
+            np.testing.assert_array_equal(columns.checked_like("x", other, pool), pool.values)
+    with pytest.raises(ValueError, match="x must have the pool's 2 columns, got 3"):
+        columns.checked_like("x", pd.DataFrame(np.zeros((1, 3))), columns.Table(np.zeros((5, 2)), None))
+
+
+def test_masked_entries_are_missing():
+    masked = np.ma.array([[1, -999], [2, 3]], mask=[[0, 1], [0, 0]])
+    for data in (masked, masked.astype(np.float32), list(masked)):
+        np.testing.assert_array_equal(columns.checked_y(data, 2, 2).values, [[1, np.nan], [2, 3]])
+    for name, row in (("x", masked), ("x", masked[0])):
+        with pytest.raises(ValueError, match="x is nan in row 0, column 1"):
+            columns.checked_like(name, row, POOL)
+    with pytest.raises(ValueError, match="none of them masked"):
+        columns.checked_rows(masked[0], 5)
+
+
+def test_far_inputs():
+    pool = columns.Table(np.array([[0.0, 5], [2, 5]]), ("T", "dose"))
+    columns.checked_like("x", [[1e6, 5]], pool)
+    with pytest.raises(ValueError, match=r"x is 1e\+20 in row 1, column 'T': more than 1e\+06 of the pool's standard"):
+        columns.checked_like("x", [[0, 5], [1e20, 5]], pool)
 
 
 @pytest.mark.parametrize(

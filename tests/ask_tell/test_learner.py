@@ -258,6 +258,24 @@ def test_a_call_that_is_refused_changes_nothing():
     assert learner.labels[0].tolist() == [9, 9]
 
 
+def test_nothing_told_changes_nothing():
+    learner = new()
+    learner.tell([], [])
+    learner.tell_extra([], [])
+    learner.tell_extra(np.zeros((0, 2)), pd.DataFrame({"a": []}))
+    learner.tell([0], [[1, 2]])
+    learner.tell([], [])
+    learner.tell_extra([], [])
+    assert learner.labels[0].tolist() == [1, 2] and learner.n_labelled == 1 and learner.output_names is None
+
+
+def test_masked_labels_failed():
+    learner = new()
+    learner.tell([0, 1], np.ma.array([-999, 5], mask=[True, False]))
+    learner.tell(2, np.ma.masked)
+    assert (learner.n_labelled, learner.n_failed) == (1, 2)
+
+
 def test_output_names_must_stay():
     learner = new()
     learner.tell([0], pd.DataFrame({"a": [1], "b": [2]}))

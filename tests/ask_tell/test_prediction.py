@@ -58,6 +58,15 @@ def test_mixture_in_raw_units(prediction):
     np.testing.assert_allclose(std[:, 1], prediction.std[:, 1], rtol=1e-5)  # of the other, float32 has no digit left
 
 
+@pytest.mark.parametrize("unit", [1e20, 1e-20])
+def test_units_beyond_float32(prediction, unit):
+    other = Prediction(prediction.standard, unit * SHIFT, unit * SCALE, ("a", "b"))
+    for name in ("members", "mixture"):
+        with pytest.raises(ValueError, match=r"'[ab]', whose labels have .* use std, log_prob or quantiles, or change"):
+            getattr(other, name)
+    np.testing.assert_allclose(other.std, unit * prediction.std, rtol=1e-6)
+
+
 @pytest.mark.parametrize("levels", [0, 1.0, [0.5, 2], [[0.5]], [np.nan]])
 def test_refuses_levels(prediction, levels):
     with pytest.raises(ValueError, match="levels must lie between 0 and 1"):

@@ -1,5 +1,8 @@
 """Settings follow from the numbers of labels, inputs and outputs, seldom change, and can be overridden."""
 
+import json
+
+import numpy as np
 import pytest
 
 from milb.ask_tell.settings import capacity, checked, choose, describe
@@ -31,6 +34,11 @@ def test_overrides():
     assert checked({"width": 7}, 50, 3) == {"width": 7} and checked(None, 50, 3) is None
     protocol = PROBLEMS["ternary"].protocol("demo")
     assert checked(protocol, 50, 3) is protocol
+
+
+def test_numbers_of_numpy_become_those_of_python():
+    changes = checked({"width": np.int64(7), "learning_rate": np.float32(0.5)}, 50, 3)
+    assert json.dumps(changes) == '{"width": 7, "learning_rate": 0.5}'
 
 
 @pytest.mark.parametrize(
