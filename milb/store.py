@@ -127,11 +127,11 @@ def _load_ensemble(arrays: dict[str, np.ndarray], protocol: Protocol) -> Ensembl
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, wait: bool = False) -> Iterator[None]:
     """Nobody else holds this path's lock meanwhile; it goes with the process, however that ends.
 
     Raises:
-        BlockingIOError: another process does.
+        BlockingIOError: another process does; not with `wait`, which waits until none does.
         FileNotFoundError, PermissionError: the folder does not exist or takes no files: known now, not after a round.
     """
     if not path.parent.is_dir():
@@ -141,7 +141,7 @@ def locked(path: Path) -> Iterator[None]:
     with (path.parent / f".{path.name}.lock").open("w") as file:
         if fcntl is not None:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError as error:
                 raise BlockingIOError(f"another process is working on {path}") from error
         for leftover in path.parent.glob(f".{path.name}.*.tmp"):  # of a process that was killed while it wrote
@@ -225,15 +225,16 @@ def wrong_version(path: Path, header: Mapping[str, Any], version: int) -> ValueE
     return ValueError(f"{path} has format version {header['version']}; this milb reads version {version}")
 
 
-def set_aside(path: Path, why: object) -> None:
+def spare_name(path: Path) -> Path:
+    """A name that is free still, for what stood at this path, or would have, and cannot be used."""
+    names = (path.with_name(f"{path.name}.unreadable{f'-{i}' if i else ''}") for i in range(1_000_000))
+    return next(name for name in names if not name.exists())
+
+
+def set_aside(path: Path, why: object, what: str = f"file of a {FORMAT}", then: str = "starting over") -> None:
     """Rename a file that cannot be used, so that nothing overwrites it; warns with both names and the reason."""
-    aside = path.with_name(f"{path.name}.unreadable")
-    for attempt in range(1, 1_000):
-        if not aside.exists():
-            break
-        aside = path.with_name(f"{path.name}.unreadable-{attempt}")
-    os.replace(path, aside)
-    warnings.warn(f"{path} is no file of a {FORMAT} ({why}); set aside as {aside.name}, starting over", stacklevel=3)
+    os.replace(path, aside := spare_name(path))
+    warnings.warn(f"{path} is no {what} ({why}); set aside as {aside.name}, {then}", stacklevel=3)
 
 
 def differences(stored: Mapping[str, Any], asked: Mapping[str, Any], prefix: str = "") -> list[str]:

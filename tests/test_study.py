@@ -1,6 +1,7 @@
 """Studies: lockstep equals one by one, groups resume from any round, the grid refuses what it cannot mean."""
 
 import concurrent.futures
+import contextlib
 import os
 import signal
 import subprocess
@@ -21,11 +22,13 @@ from milb.history import COLUMNS
 from milb.learner import run
 from milb.problems import PROBLEMS
 from milb.strategy import STRATEGIES
-from milb.study import cluster, lockstep, runner
+from milb.study import archive, cluster, lockstep, runner
 from milb.study.grid import Arm, grid
 
 BENCHMARKS = tuple(PROBLEMS)
 MEAN = COLUMNS.index("nll_mean")
+NOTHING = contextlib.nullcontext()
+QUOTED = ["benchmark", "strategy", "n", "mean", "std", "min", "max"]
 ARMS = ("random", "variance-sbal:sbal_temperature=0.1", "core-set")
 
 
@@ -216,10 +219,153 @@ def test_a_store_that_is_a_file_is_refused(tmp_path):
         study.run([small()], tmp_path / "store", progress=False)
 
 
-def test_a_damaged_archive_is_named(tmp_path):
-    (tmp_path / "all.tar").write_bytes(b"x" * 600)
-    with pytest.warns(UserWarning, match=r"all.tar cannot be read"):
-        study.run([small()], tmp_path, archive=tmp_path / "all.tar", time_limit=0, progress=False)
+@pytest.fixture
+def tar(tmp_path):
+    return tmp_path / "all.tar"
+
+
+def put_rounds(store, folder, rounds):
+    """The group's file as it was after some of its rounds."""
+    group, name = small(), f"{small().name}.npz"
+    progress, made = runner.load(store / name, group)
+    progress.metrics, progress.seconds = progress.metrics[:rounds], progress.seconds[:rounds]
+    progress.scores, progress.test_nll = progress.scores[:rounds], progress.test_nll if rounds == 3 else None
+    folder.mkdir(exist_ok=True)
+    runner.save(folder / name, group, progress, made)
+    return folder / name
+
+
+def contents(tar):
+    with tarfile.open(tar) as archive:
+        return {name: archive.extractfile(name).read() for name in archive.getnames()}
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".lock"))
+
+
+@pytest.fixture
+def two_groups(store, tmp_path):
+    """A folder with a group and, before it, another file of it under a name of its own."""
+    path = put_rounds(store, tmp_path / "packed", 2)
+    path.with_name("a.npz").write_bytes((store / path.name).read_bytes())
+    return path.parent
+
+
+@pytest.mark.parametrize("content", [b"", b"n,y\n1,2\n", b"x" * 2000])
+def test_an_archive_that_is_no_tar_is_refused_before_any_work(content, tmp_path, tar, capsys, monkeypatch):
+    monkeypatch.setattr(command, "use_cpu_cores", lambda n: None)
+    tar.write_bytes(content)
+    folder = tmp_path / "store"
+    assert command.main(["study", "--scale", "smoke", "--store", str(folder), "--archive", str(tar)]) == 2
+    assert "all.tar is no tar file" in capsys.readouterr().err.splitlines()[-1]
+    assert tar.read_bytes() == content and not folder.exists()
+
+
+@pytest.mark.parametrize("damage", ["in the second member", "in the second header", "between them", "no end"])
+def test_what_stands_before_the_damage_of_an_archive_is_saved(damage, two_groups, tmp_path, tar):
+    archive.pack(two_groups, tar)
+    content, folder = bytearray(tar.read_bytes()), tmp_path / "store"
+    with tarfile.open(tar) as whole:
+        second, end = whole.getmembers()[1].offset, whole.offset
+    if damage == "in the second header":
+        content[second + 3] ^= 0xFF
+    else:
+        del content[{"in the second member": second + 600, "between them": second, "no end": end}[damage] :]
+    tar.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"all.tar is no whole tar file .*set aside as all.tar.unreadable"):
+        assert not study.run([small()], folder, archive=tar, time_limit=0, progress=False)
+    assert tar.with_name("all.tar.unreadable").read_bytes() == content
+    saved = [path.name for path in sorted(two_groups.iterdir())][: 2 if damage == "no end" else 1]
+    assert names(folder) == saved and contents(tar) == {name: (two_groups / name).read_bytes() for name in saved}
+
+
+@pytest.mark.parametrize("rounds_here", [None, 1, 3])
+def test_a_damaged_member_of_an_archive_is_set_aside(rounds_here, store, tmp_path, tar):
+    path, folder = put_rounds(store, tmp_path / "packed", 2), tmp_path / "store"
+    damaged = path.read_bytes()[:-100]
+    path.write_bytes(damaged)
+    archive.pack(path.parent, tar)
+    if rounds_here is not None:
+        put_rounds(store, folder, rounds_here)
+    for attempt in range(2):
+        with pytest.warns(UserWarning, match="is damaged or foreign; set aside as") if not attempt else NOTHING:
+            study.run([small()], folder, archive=tar, time_limit=0, progress=False)
+    assert (folder / f"{path.name}.unreadable").read_bytes() == damaged
+    assert len(stored(small(), folder).metrics) == (rounds_here or 0)
+    assert list(contents(tar)) == ([] if rounds_here is None else [path.name])
+    assert len(names(folder)) == (1 if rounds_here is None else 2)
+
+
+@pytest.mark.parametrize(("here", "there"), [(1, 2), (2, 1), (3, 2), (2, 3), (2, 2)])
+def test_store_and_archive_agree_on_more_rounds(here, there, store, tmp_path, tar):
+    folder = tmp_path / "store"
+    archive.pack(put_rounds(store, tmp_path / "packed", there).parent, tar)
+    path = put_rounds(store, folder, here)
+    study.run([small()], folder, archive=tar, time_limit=0, progress=False)
+    assert len(stored(small(), folder).metrics) == max(here, there)
+    assert contents(tar) == {path.name: path.read_bytes()} and names(folder) == [path.name]
+
+
+def test_a_damaged_file_of_the_store_is_replaced_from_the_archive_and_kept(store, tmp_path, tar):
+    path = put_rounds(store, tmp_path / "store", 2)
+    archive.pack(path.parent, tar)
+    path.write_bytes(b"half")
+    with pytest.warns(UserWarning, match="set aside as .* replaced by that of"):
+        study.run([small()], path.parent, archive=tar, time_limit=0, progress=False)
+    assert len(stored(small(), path.parent).metrics) == 2
+    assert path.with_name(f"{path.name}.unreadable").read_bytes() == b"half"
+
+
+def test_a_group_that_another_process_holds_is_not_replaced(store, tmp_path, tar):
+    archive.pack(store, tar)
+    path = put_rounds(store, tmp_path / "store", 1)
+    before = path.read_bytes(), tar.read_bytes()
+    with runner.files.locked(path), pytest.raises(BlockingIOError, match="another process"):
+        study.run([small()], path.parent, archive=tar, progress=False)
+    assert (path.read_bytes(), tar.read_bytes()) == before
+
+
+def test_the_archive_of_finished_groups_is_written_once(store, tmp_path, tar, monkeypatch):
+    path = put_rounds(store, tmp_path / "store", 3)
+    assert study.run([small()], path.parent, archive=tar, progress=False)
+    assert contents(tar) == {path.name: path.read_bytes()}
+    monkeypatch.setattr(archive, "_write", None)
+    assert study.run([small()], path.parent, archive=tar, progress=False)
+
+
+def test_half_an_archive_of_a_killed_process_is_cleared(store, tmp_path, tar):
+    code = f"""
+import os, pathlib, signal
+from milb.study import archive
+archive.os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+archive.pack(pathlib.Path({str(store)!r}), pathlib.Path({str(tar)!r}))
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.glob(".all.tar.*.tmp"))) == 1
+    put_rounds(store, tmp_path / "store", 3)
+    assert study.run([small()], tmp_path / "store", archive=tar, progress=False)
+    assert names(tmp_path) == ["all.tar", "store"]
+
+
+def test_reading_leaves_foreign_and_damaged_files_alone(store, tmp_path):
+    path, paper = put_rounds(store, tmp_path / "store", 3), pd.DataFrame(columns=QUOTED)
+    np.savez(path.with_name("a_foreign.npz"), a=np.ones(3))
+    np.savez(path.with_name("b_pickled.npz"), header=np.array({"format": "milb run"}, dtype=object))
+    runner.files.write(path.with_name("c_run.npz"), {"records": []}, {"rows": np.arange(3)})
+    expected = study.curves(path.parent)  # silent: none of these is damaged
+    path.with_name("d_damaged.npz").write_bytes(path.read_bytes()[:-100])
+    before = {file: file.read_bytes() for file in path.parent.iterdir()}
+    with pytest.warns(UserWarning, match=r"d_damaged.npz is damaged .* left out"):
+        pd.testing.assert_frame_equal(study.curves(path.parent), expected)
+    with pytest.warns(UserWarning, match="d_damaged.npz"):
+        assert study.picks(path.parent, "ternary")["picks"].shape == (2, 3, 2, 5)
+    with pytest.warns(UserWarning, match="d_damaged.npz"):
+        assert len(list(study.results(path.parent))) == 1
+    with pytest.warns(UserWarning, match="d_damaged.npz"):
+        study.export(path.parent, tmp_path, paper)
+    assert names(tmp_path / "study") == [path.name]
+    assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
 def test_divergence_is_named_and_recorded(monkeypatch, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,48 @@ def load(path: Path, group: Group) -> tuple[Progress, list[dict[str, Any]]]:
     except (KeyError, ValueError, TypeError) as error:
         files.set_aside(path, error)
         return Progress.new(group), []
+
+
+class Damaged(ValueError):
+    """A file, perhaps of a group, that is not whole."""
+
+
+def peek(path: Path, content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+    """Header and arrays of a group's file, for those who only read: nothing is set aside.
+
+    Args:
+        path: named in errors.
+        content: of the file.
+
+    Returns:
+        None for a whole file of something else.
+
+    Raises:
+        Damaged: it is not whole.
+        ValueError: it was written by a newer milb.
+    """
+    try:
+        header, arrays = files.unpacked(content, files.FORMAT)
+    except Exception as error:  # a damaged zip file raises whatever its parts raise
+        if _is_whole(content):
+            return None
+        raise Damaged(f"{path} is damaged ({error})") from error
+    if header.get("kind") != "group":
+        return None
+    if header["version"] != files.VERSION:
+        raise files.wrong_version(path, header, files.VERSION)
+    missing = {"settings", "columns", "made", "rows", "metrics"} - {*header, *arrays}
+    if missing:
+        raise Damaged(f"{path} is damaged (it lacks {', '.join(sorted(missing))})")
+    return header, arrays
+
+
+def _is_whole(content: bytes) -> bool:
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
+            return file.testzip() is None
+    except Exception:  # as above
+        return False
 
 
 def _as_columns(metrics: np.ndarray, columns: list[str]) -> np.ndarray:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-import shutil
-import tarfile
 import time
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +17,7 @@ from milb import store as files
 from milb.devices import describe, versions
 from milb.history import COLUMNS
 from milb.study import cluster
+from milb.study.archive import located, pack, synchronise
 from milb.study.grid import Group
 from milb.study.lockstep import Lockstep
 from milb.study.progress import load, save
@@ -45,8 +43,8 @@ def run(
         store: folder of results; made where it is not there.
         time_limit: seconds after which no round is begun that would not end in time, judged by the last one; None
             for no limit.
-        archive: a tar file that is rewritten with all of the store after every round, and unpacked into the store
-            first where it exists: for machines that hand back a few files only.
+        archive: a tar file that is rewritten with all of the store after every round: for machines that hand back
+            a few files only. Where it exists, the store takes from it first what has more rounds there.
         elsewhere: go on with groups begun on other devices or versions, and record that; otherwise refused.
         progress: show a bar, which leaves nothing behind.
         client: a `dask.distributed.Client`, whose workers then run the groups, one task each; the store must be in a
@@ -57,23 +55,21 @@ def run(
 
     Raises:
         ValueError: a group was begun on other devices or with other versions, and `elsewhere` is False; a time limit
-            that is negative or no number.
+            that is negative or no number; the archive's name is that of a file that is no tar file.
         OSError: the store or the archive cannot be written, or is not the one that a cluster's workers write.
 
     Warns:
-        UserWarning: a group's file was truncated or foreign and set aside; a run's training diverged.
+        UserWarning: a group's file or the archive was truncated or foreign and set aside; a run's training diverged.
     """
     if time_limit is not None and not time_limit >= 0:
         raise ValueError(f"time_limit must be a number of seconds, not negative, or None, got {time_limit}")
     store = Path(store).expanduser().resolve()
     if store.exists() and not store.is_dir():
         raise NotADirectoryError(f"the store must be a folder; {store} is a file")
-    archive = None if archive is None else Path(archive).expanduser().resolve()
-    if archive is not None and not (archive.parent.is_dir() and os.access(archive.parent, os.W_OK)):
-        raise FileNotFoundError(f"the archive's folder {archive.parent} does not exist or cannot be written")
+    archive = None if archive is None else located(archive)
     store.mkdir(parents=True, exist_ok=True)
-    if archive is not None and archive.exists():
-        _unpack(archive, store)
+    if archive is not None:
+        synchronise(store, archive)
     deadline = None if time_limit is None else time.time() + time_limit  # of the clock: workers of a cluster share it
     rounds = sum(group.protocol.n_rounds + 1 for group in groups)
     runs = sum(len(group.arms) * len(group.seeds) for group in groups)
@@ -105,7 +101,7 @@ def _run_on_cluster(
         more = sum(map(rounds_done, groups)) - bar.n
         bar.update(more)
         if archive is not None and more:
-            _pack(store, archive)
+            pack(store, archive)
         return bar.n
 
     call = partial(_work, store=store, deadline=deadline, elsewhere=elsewhere)
@@ -146,7 +142,7 @@ def _run_group(
                 lockstep.advance(progress)
                 save(path, group, progress, made)
                 if archive is not None:
-                    _pack(store, archive)
+                    pack(store, archive)
                 best = np.nanmin(progress.metrics[-1][..., COLUMNS.index("nll_mean")])
                 bar.update()
                 bar.set_postfix_str(f"{group.benchmark} n={int(progress.metrics[-1][0, 0, 1])} best nll={best:.4g}")
@@ -170,22 +166,3 @@ def _made_here(path: Path, made: list[dict[str, Any]], elsewhere: bool) -> list[
             "it:\n  " + "\n  ".join(different)
         )
     return [*made, here]
-
-
-def _pack(store: Path, archive: Path) -> None:
-    with files.replacing(archive) as file, tarfile.open(fileobj=file, mode="w") as tar:
-        for path in sorted(store.glob("*.npz")):
-            tar.add(path, arcname=path.name)
-
-
-def _unpack(archive: Path, store: Path) -> None:
-    """Files that the store does not have; what it has may be newer."""
-    try:
-        with tarfile.open(archive) as tar:
-            for member in tar.getmembers():
-                target = store / Path(member.name).name
-                if member.isfile() and member.name.endswith(".npz") and not target.exists():
-                    with files.replacing(target) as file:
-                        shutil.copyfileobj(tar.extractfile(member), file)
-    except tarfile.TarError as error:
-        warnings.warn(f"{archive} cannot be read ({error}) and is written anew", stacklevel=3)

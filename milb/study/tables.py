@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from milb import store as files
 from milb.history import subset_of
+from milb.study.progress import Damaged, peek
 
 CURVE_COLUMNS = [
     *("source", "benchmark", "strategy", "options", "seed", "scale", "n", "test_nll"),
@@ -21,11 +22,29 @@ STATISTICS = ("nll_median", "nll_q10", "nll_q90", "saturated_share", "score_seco
 
 
 def results(store: str | os.PathLike[str]) -> Iterator[tuple[dict, dict[str, np.ndarray]]]:
-    """Header and arrays of every group in a store that has a round to show; see `milb.study.runner.save`."""
+    """Header and arrays of every group in a store that has a round to show; see `milb.study.runner.save`.
+
+    The store stays as it is: files of something else are left out, and so are damaged ones.
+
+    Raises:
+        ValueError: a group's file was written by a newer milb.
+
+    Warns:
+        UserWarning: a damaged file is left out.
+    """
+    for _, header, arrays in _groups(store):
+        yield header, arrays
+
+
+def _groups(store: str | os.PathLike[str]) -> Iterator[tuple[Path, dict, dict[str, np.ndarray]]]:
     for path in sorted(Path(store).glob("*.npz")):
-        stored = files.read(path)
-        if stored is not None and stored[0].get("kind") == "group":
-            yield stored
+        try:
+            stored = peek(path, path.read_bytes())
+        except Damaged as error:
+            warnings.warn(f"{error} and left out", stacklevel=4)
+            continue
+        if stored is not None:
+            yield path, *stored
 
 
 def curves(store: str | os.PathLike[str], statistics: bool = False) -> pd.DataFrame:
@@ -106,7 +125,7 @@ def export(store: str | os.PathLike[str], folder: str | os.PathLike[str], paper:
         np.savez_compressed(path, **picks(store, benchmark))
         written.append(path)
     (folder / "study").mkdir(exist_ok=True)
-    for source in sorted(Path(store).glob("*.npz")):
+    for source, *_ in _groups(store):
         target = folder / "study" / source.name
         if source.resolve() != target.resolve():
             shutil.copyfile(source, target)
