@@ -38,11 +38,19 @@ def solve_lower(lower: Float[Array, "D D *batch"], right: Float[Array, "D R *bat
 
 
 def _eliminated(matrices: Array, n: int) -> tuple[Array, Array]:
-    """What is left of symmetric matrices after n rows and columns, and the sum of the pivots' logs."""
+    """What is left of symmetric matrices after n rows and columns, and the sum of the pivots' logs.
+
+    Half of the rows at a time: those behind them are a quarter of the matrix, and the rest need not be looked at again.
+    """
 
     def step(i: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         rest, total = state
         pivot = rest[i, i]
         return rest - rest[i][:, None] * (rest[i] / pivot[None])[None], total + jnp.log(pivot)
 
-    return jax.lax.fori_loop(0, n, step, (matrices, jnp.zeros_like(matrices[0, 0])))
+    total = jnp.zeros_like(matrices[0, 0])
+    while n:
+        half = (n + 1) // 2
+        matrices, total = jax.lax.fori_loop(0, half, step, (matrices, total))
+        matrices, n = matrices[half:, half:], n - half
+    return matrices, total

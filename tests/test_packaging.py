@@ -21,6 +21,7 @@ LAYERS = (
     "paths",
     "devices",
     "mixture",
+    "linalg",
     "full_mixture",
     "bounds",
     "mdn",
@@ -149,7 +150,7 @@ def test_imports_run_downwards(path):
 
 
 def test_simulators_know_nothing_of_networks_nor_bounds_of_ensembles():
-    allowed = {"protocol", "paths", "devices", "mixture", "full_mixture"}
+    allowed = {"protocol", "paths", "devices", "linalg", "mixture", "full_mixture"}
     for path in MODULES:
         if layer(path) in ("problems", "bounds"):
             assert imported_layers(path) <= {layer(path), *allowed}, path

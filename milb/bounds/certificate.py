@@ -25,8 +25,11 @@ from milb.bounds.pairs import (
     within_members,
 )
 from milb.bounds.pairwise import log_kl
+from milb.devices import by_backend
 from milb.linalg import log_det
 from milb.mixture import LOG_2PI, GaussianMixture, log_weights_of_members
+
+_ROWS = (256, 8_192)  # mixtures whose correlations are held at once, on a CPU and on an accelerator
 
 
 @jax.jit
@@ -169,11 +172,19 @@ def _log_det_of_correlations(mixture: GaussianMixture) -> Array:
     """Log determinant of Y's correlation matrix, (...), rounded upwards."""
     if mixture.n_dimensions == 1:
         return jnp.zeros_like(mixture.log_weights[..., 0])
-    n_dimensions, correlations = mixture.n_dimensions, mixture.correlation()
-    jitter = 10 * n_dimensions * jnp.finfo(correlations.dtype).eps
-    identity = jnp.broadcast_to(jnp.eye(n_dimensions, dtype=correlations.dtype), correlations.shape)
-    correlations = correlations + jitter * identity
-    return log_det(jnp.moveaxis(correlations, (-2, -1), (0, 1)))
+    batch = mixture.log_weights.shape[:-1]
+    flat = math.prod(batch)
+    rows = min(by_backend(*_ROWS), max(flat, 1))
+    n_blocks = -(-flat // rows)
+    index = jnp.minimum(jnp.arange(n_blocks * rows), flat - 1).reshape(n_blocks, rows)  # the last one fills up
+
+    def of_block(mixture: GaussianMixture) -> Array:
+        correlations = jnp.moveaxis(mixture.correlation(), 0, -1)
+        identity = jnp.eye(len(correlations), dtype=correlations.dtype)[..., None]
+        return log_det(correlations + 10 * len(identity) * jnp.finfo(identity.dtype).eps * identity)
+
+    blocks = jax.tree.map(lambda leaf: leaf.reshape(flat, *leaf.shape[len(batch) :])[index], mixture)
+    return jax.lax.map(of_block, blocks).reshape(-1)[:flat].reshape(batch)
 
 
 def _mean_over_members(log_member_weights: Array, values: Array) -> Array:
