@@ -72,7 +72,7 @@ def ask(options: argparse.Namespace) -> int:
 
 def _save(options: argparse.Namespace, learner: Learner) -> None:
     if options.state is not None:
-        learner.save(_target(options.state))
+        learner.save(options.state)
 
 
 def _target(path: Path) -> Path:

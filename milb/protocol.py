@@ -113,6 +113,13 @@ def check_scale(scale: str) -> None:
     _one_of("scale", scale, SCALES)
 
 
+def integer_at_least(least: int, name: str, value: object) -> int:
+    """The value as Python's integer; ValueError unless it is one, NumPy's or Python's, and no less."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    return int(value)
+
+
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
@@ -132,7 +139,4 @@ def _is_real(settings: Options, names: tuple[str, ...], zero: bool = False) -> N
 def _at_least(settings: Options, names: tuple[str, ...], least: int) -> None:
     """Integers, NumPy's too; kept as Python's."""
     for name in names:
-        value = getattr(settings, name)
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
-        object.__setattr__(settings, name, int(value))
+        object.__setattr__(settings, name, integer_at_least(least, name, getattr(settings, name)))

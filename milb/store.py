@@ -171,7 +171,8 @@ def write(
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes the place of `path` once it is whole and on disk; OSError as `write`."""
+    """A file that replaces `path`, or what a link there leads to, once it is whole and on disk; OSError as `write`."""
+    path = Path(os.path.realpath(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:

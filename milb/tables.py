@@ -134,7 +134,7 @@ def write_rows(pool: PoolTable, indices: Sequence[int], path: Path) -> None:
         OSError: `path` cannot be written; whatever it was before, it still is.
     """
     text = "".join([pool.header, *(pool.lines[i] for i in indices)])
-    with replacing(path.resolve()) as file:
+    with replacing(path) as file:
         file.write(text.encode())
 
 

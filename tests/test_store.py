@@ -342,3 +342,13 @@ def test_finished_run_is_read_from_a_folder_that_takes_no_files(path, uninterrup
     assert_same_run(run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path), uninterrupted)
     with pytest.raises(PermissionError, match="cannot be written"):
         run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path.with_name("other.npz"))
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
+    target, link = tmp_path / "real" / "file", tmp_path / "link"
+    target.parent.mkdir()
+    target.write_bytes(b"before")
+    link.symlink_to(target)
+    with store.replacing(link) as file:
+        file.write(b"after")
+    assert link.is_symlink() and target.read_bytes() == b"after" and list(target.parent.iterdir()) == [target]

@@ -22,6 +22,7 @@ from jaxtyping import Array, ArrayLike, Int
 
 from milb.devices import by_backend, mesh_for, real_float32
 from milb.mixture import is_concrete
+from milb.protocol import integer_at_least
 from milb.selection import bait_direct
 from milb.selection.scores import checked_available
 from milb.selection.space import best_left
@@ -89,8 +90,7 @@ def bait(
         raise ValueError(f"labelled_mask must be a boolean mask of shape ({len(labelled[0])},), got {mask.shape}")
     if is_concrete(ridge) and not 0 < ridge < np.inf:
         raise ValueError(f"ridge must be positive and finite, got {ridge}")
-    if isinstance(oversample, bool) or not hasattr(oversample, "__index__") or oversample < 1:
-        raise ValueError(f"oversample must be an integer >= 1, got {oversample!r}")
+    oversample = integer_at_least(1, "oversample", oversample)
     usable, counted = (rows & jnp.isfinite(arrays[0]).all(1) & jnp.isfinite(arrays[1]).all(1)
                        for rows, arrays in ((available, pool), (mask, labelled)))  # fmt: skip
     if is_concrete(usable, counted):
@@ -99,7 +99,7 @@ def bait(
             if len(bad):
                 raise ValueError(f"coefficients and features must be finite; {name} row {bad[0]} is not")
     k = int(k)
-    n_forward = min(int(oversample) * k, len(pool[0]))
+    n_forward = min(oversample * k, len(pool[0]))
     with real_float32():
         return _bait(*pool, *labelled, available, usable, counted, jnp.float32(ridge), k, n_forward)
 

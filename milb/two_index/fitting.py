@@ -17,7 +17,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from milb.devices import mesh_for
 from milb.mdn import Standardisation
 from milb.mixture import PRNGKey
-from milb.protocol import check_scale
+from milb.protocol import check_scale, integer_at_least
 from milb.training import check_columns, standardise
 
 
@@ -44,9 +44,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("n_members", "width", "depth", "n_steps", "batch_size"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
+            integer_at_least(1, name, getattr(self, name))
         if not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"learning_rate must be positive and finite, got {self.learning_rate!r}")
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from milb.mixture import PRNGKey
+from milb.protocol import integer_at_least
 from milb.two_index.decomposition import Decomposition, entropy_decomposition_log_densities, variance_decomposition
 from milb.two_index.estimators import entropy_decomposition_nearest_neighbours
 
@@ -67,11 +68,9 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         x = jnp.asarray(x, jnp.float32)
         if x.ndim != 2:
             raise ValueError(f"x must have shape (B, dx), got {x.shape}")
-        for name, value in (("n_z", n_z), ("n_epsilon", n_epsilon)):
-            if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
+        n_z, n_epsilon = integer_at_least(1, "n_z", n_z), integer_at_least(1, "n_epsilon", n_epsilon)
         run = function if jax.tree_util.all_leaves([model]) else jitted
-        return run(key, model, x, n_z=int(n_z), n_epsilon=int(n_epsilon))
+        return run(key, model, x, n_z=n_z, n_epsilon=n_epsilon)
 
     return checked
 
