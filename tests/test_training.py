@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from milb import training
-from milb.mdn import features, initialise, predict
+from milb.mdn import features, initialise, predict, softplus
 from milb.problems import PROBLEMS
 from milb.training import ensemble_nll, fit, fit_buffer, negative_log_likelihood
 
@@ -53,6 +53,17 @@ def test_initialisation_is_lecun_normal_with_zero_biases():
         assert np.std(members[name]["kernel"]) == pytest.approx(fan_in**-0.5, rel=0.05)
         assert not members[name]["bias"].any()
     assert not np.allclose(members["means"]["kernel"][0], members["means"]["kernel"][1])
+
+
+def test_softplus_is_right_to_rounding_with_its_derivatives():
+    x = jnp.concatenate([jnp.linspace(-87, 30, 20_001), jnp.array([0.0, -1e-30, 88.0])])
+    u = np.exp(-np.abs(np.asarray(x, float)))
+    exact = np.maximum(np.asarray(x, float), 0) + np.log1p(u)
+    np.testing.assert_allclose(softplus(x), exact, rtol=3e-7)
+    np.testing.assert_allclose(jax.jit(softplus)(x), exact, rtol=3e-7)
+    np.testing.assert_allclose(jax.vmap(jax.grad(softplus))(x), np.where(x >= 0, 1, u) / (1 + u), rtol=1e-6)
+    assert jax.grad(jax.grad(softplus))(jnp.zeros(())) == 0.25
+    np.testing.assert_array_equal(softplus(jnp.array([-jnp.inf, jnp.inf, jnp.nan])), [0, np.inf, np.nan])
 
 
 def test_training_learns():
