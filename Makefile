@@ -49,7 +49,7 @@ test-browser: env  ## move every slider in JupyterLab and Chromium; pictures go 
 	$(RUN) -m pytest -n $(JOBS) tests/browser
 
 notebooks: env  ## run all notebooks at demo scale into runs/notebooks/, and as pages into runs/html/
-	$(RUN) -m milb.notebooks run demo $(NB)
+	$(RUN) -m milb.notebooks run --jobs $(JOBS) demo $(NB)
 	$(RUN) -m milb.html
 
 html: env  ## the notebooks in runs/notebooks/ as pages that need no network, into runs/html/

@@ -2,9 +2,11 @@
 
 The cell after a notebook's parameters calls `check_parameters`. The rest is for the command line:
 
-    python -m milb.notebooks run smoke|demo|paper [NOTEBOOK ...]      copies into runs/notebooks/, made with papermill
-    python -m milb.notebooks prepare smoke|demo|paper [NOTEBOOK ...]  the same copies, not yet executed
-    python -m milb.notebooks refresh [NOTEBOOK ...]                   the committed notebooks, in place
+    python -m milb.notebooks run [--jobs N] SCALE [NOTEBOOK ...]  copies into runs/notebooks/, made with papermill
+    python -m milb.notebooks prepare SCALE [NOTEBOOK ...]         the same copies, not yet executed
+    python -m milb.notebooks refresh [NOTEBOOK ...]               the committed notebooks, in place
+
+SCALE is smoke, demo or paper; `--jobs N` runs so many at a time, each on its share of the cores.
 
 Jupyter's libraries are imported only by the functions that need them.
 """
@@ -17,6 +19,7 @@ import base64
 import io
 import json
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from milb import paths
 from milb.protocol import SCALES, check_scale
+from milb.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -201,6 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     prepare_parser = commands.add_parser("prepare", help="make the copies and leave executing them to others")
     for command in (run_parser, prepare_parser):
         command.add_argument("scale", choices=SCALES)
+    run_parser.add_argument("--jobs", type=int, default=1, help="so many at a time, each on its share of the cores")
     refresh_parser = commands.add_parser("refresh", help="execute and tidy the committed notebooks in place")
     for command in (run_parser, prepare_parser, refresh_parser):
         command.add_argument("notebooks", nargs="*", type=Path, help="default: all in notebooks/")
@@ -209,6 +214,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     notebooks = options.notebooks or sorted((CHECKOUT / "notebooks").glob("*.ipynb"))
     if not notebooks:
         parser.error(f"found no notebooks in {CHECKOUT / 'notebooks'}; name them")
+    if options.command == "run" and options.jobs != 1:
+        alone = [sys.executable, "-m", "milb.notebooks", "run", options.scale]
+        statuses = side_by_side([[*alone, str(path)] for path in notebooks], options.jobs)
+        failed = [path.name for path, status in zip(notebooks, statuses, strict=True) if status]
+        if failed:
+            sys.exit(f"failed: {', '.join(failed)}")
+        return
     for path in notebooks:
         start = time.perf_counter()
         if options.command != "refresh":

@@ -285,6 +285,19 @@ def test_run_writes_a_copy_at_the_scale(monkeypatch, small, tmp_path):
     assert outputs == ["smoke\n"]
 
 
+@pytest.mark.slow
+def test_notebooks_side_by_side_and_those_that_failed(monkeypatch, small, tmp_path, capfd):
+    monkeypatch.setenv("MILB_HOME", str(tmp_path))
+    bad = small.with_name("01_bad.ipynb")
+    notebook = read(small)
+    notebook.cells.append(new_code_cell("1 / 0"))
+    nbformat.write(notebook, bad)
+    with pytest.raises(SystemExit, match=r"^failed: 01_bad\.ipynb$"):
+        notebooks.main(["run", "--jobs", "2", "demo", str(bad), str(small)])
+    assert re.search(r"00_small\.ipynb: \d+ s\n", capfd.readouterr().out)
+    assert (tmp_path / "runs" / "notebooks" / small.name).is_file()
+
+
 @pytest.mark.parametrize("arguments", [[], ["run"], ["run", "large"], ["draw"]])
 def test_wrong_commands_are_refused(arguments, capsys):
     with pytest.raises(SystemExit, match="2"):

@@ -20,6 +20,7 @@ LAYERS = (
     "protocol",
     "paths",
     "devices",
+    "side_by_side",
     "mixture",
     "linalg",
     "full_mixture",
