@@ -157,13 +157,13 @@ def asymptotics(table: pd.DataFrame, entropy: float) -> Figure:
             below = rows[rows[column] < entropy - _REACH] if column != "information" else rows[:0]
             for n, value in zip(below["n"], below[column], strict=True):
                 where = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "fontsize": 8}
-                ax.annotate(rf"$\downarrow$ {value:.0f}", (n, 0), (6, 4), color=line.get_color(), **where)
+                ax.annotate(rf"$\downarrow{value:.0f}$", (n, 0), (-5, 4), color=line.get_color(), **where)
         ax.set(title=title, xlabel="labels n", xscale="log")
         if column != "information":
             ax.axhline(entropy, **GUIDE, label="truth")
             ax.set_ylim(bottom=max(ax.get_ylim()[0], entropy - _REACH))
     axes[0].set(yscale="log", ylabel="nats")
-    fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return fig
 
 

@@ -79,6 +79,7 @@ def along_ray(
     way.set(xlabel=r"radius $r = \|x_{1:4}\|$", ylabel="weight", ylim=(0, 1.02), title=f"r = {radius:g}")
     outputs.set(xlabel="$y_0$", ylabel="$y_1$", xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal")
     outputs.set_title(f"{len(y)} draws at this input")
+    outputs.legend(loc="lower right", markerscale=2, handletextpad=0.2, borderaxespad=0.2)
     return fig
 
 
@@ -99,7 +100,7 @@ def output_samples(samples: Mapping[str, Float[np.ndarray, "_ 2"]]) -> Figure:
         if outside:
             note = f"{outside} of {len(y)} outside"
             box = {"facecolor": "white", "alpha": 0.85, "lw": 0, "pad": 1}
-            ax.text(0.97, 0.03, note, transform=ax.transAxes, ha="right", va="bottom", fontsize=6.5, bbox=box)
+            ax.text(0.97, 0.03, note, transform=ax.transAxes, ha="right", va="bottom", fontsize=7.5, bbox=box)
     axes[0, 0].set_ylabel("$y_1$")
     return fig
 
