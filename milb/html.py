@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+# Before what is no operator or bracket; browsers leave no space there: "log2".
+_NAME_OF_FUNCTION = re.compile(r"(?<!<msub>)(?<!<msup>)(<mi>(?:log|exp)</mi>)(?=<(?!mo|/))")
 
 
 def page(notebook: NotebookNode, title: str) -> str:
@@ -43,7 +46,7 @@ def math_ml(formula: str, display: str) -> str:
     from latex2mathml.converter import convert
 
     try:
-        return convert(formula, display=display)
+        return _NAME_OF_FUNCTION.sub(r'\1<mspace width="0.17em" />', convert(formula, display=display))
     except Exception:
         marks = "$" if display == "inline" else "$$"
         return f"<code>{marks}{formula}{marks}</code>"

@@ -93,6 +93,7 @@ def where_labelled(
         below.hist(points[:, 0], bins, density=True, color=style["color"], alpha=0.75, label="picked")
         below.hist(pool[:, 0], bins, density=True, histtype="step", color="black", lw=1, label="pool")
         below.set_xlabel(r"noise intensity $\sigma$")
+        below.tick_params(labelbottom=True)
         for ax in (above, below):
             ax.axvspan(*CROSSOVER, color="#F0E442", alpha=0.22, lw=0, zorder=0)
             ax.grid(visible=False)

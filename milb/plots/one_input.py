@@ -138,4 +138,5 @@ def _draw_bounds(ax: Axes, found: OneInput, largest: float) -> None:
     ax.set(ylabel="nats", ylim=(min(found.mi_lower_bound.min(), largest) - 0.3, np.log(len(found.members)) + 0.2))
     ax.set_title(f"certificate {certificate:.2f}, MI-LB {bound:.2f} nats", fontsize=8.5)
     ax.tick_params(labelbottom=False)
-    ax.legend(fontsize=7, handlelength=1.4, loc="center left", bbox_to_anchor=(0.0, 0.55))
+    looks = {"frameon": True, "facecolor": "white", "edgecolor": "none", "framealpha": 0.9}  # over the line at sigma
+    ax.legend(fontsize=7, handlelength=1.4, loc="center left", bbox_to_anchor=(0.0, 0.55), **looks)
