@@ -39,6 +39,7 @@ KERNEL_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+SMOKE = {"strategies": "random,variance,mi-lb", "n_seeds": 1}  # at smoke scale, of a notebook's parameters those it has
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 INJECTED_HEADER = "# Parameters\n"  # how papermill begins the cell it injects: all that the kernel sees of it
 
@@ -89,7 +90,8 @@ def run(path: Path, scale: str, prepare_only: bool = False) -> Path:
 
     Args:
         path: the notebook.
-        scale: "demo" writes to runs/notebooks/, any other scale to a folder of its own in there.
+        scale: "demo" writes to runs/notebooks/, any other scale to a folder of its own in there. At "smoke", where
+            compiling a strategy takes longer than running it, the copy has few: see `SMOKE`.
         prepare_only: leave executing it to somebody else, such as nbval.
 
     Returns:
@@ -102,10 +104,11 @@ def run(path: Path, scale: str, prepare_only: bool = False) -> Path:
 
     folder = paths.runs() / "notebooks"
     copy = paths.writable(folder if scale == "demo" else folder / scale) / path.name
+    known = papermill.inspect_notebook(str(path)) if scale == "smoke" else {}
     papermill.execute_notebook(
         str(path),
         str(copy),
-        parameters={"scale": scale},
+        parameters={"scale": scale} | {name: SMOKE[name] for name in SMOKE if name in known},
         cwd=str(CHECKOUT),
         kernel_name="python3",
         progress_bar=False,

@@ -20,7 +20,7 @@ TIME_STEP = 0.005
 N_STEPS = 1_000
 SNAPSHOT_STEPS = (250, 500, 750, 1000)
 POSITION_RANGE, SIGMA_RANGE, KAPPA_RANGE = (-1.5, 1.5), (0.3, 2.0), (0.0, 3.0)
-_BLOCK = 5_000  # trajectories whose noise is in memory at once
+_BLOCKS = (1_000, 100)  # trajectories whose noise is in memory at once, by how many there are: two shapes to compile
 
 _PAPER = Protocol(
     n_pool=50_000,
@@ -85,9 +85,10 @@ class DoubleWell(Problem):
 
     def _make_dataset(self, seed: int, n_pool: int, n_test: int, n_initial: int) -> Dataset:
         pool_key, test_key, order_key, _ = jax.random.split(jax.random.key(seed), 4)
-        x, y = _labelled_set(pool_key, n_pool)
+        n = max(n_pool, n_test)  # drawn of both, see `_labelled_set`
+        x, y = _labelled_set(pool_key, n, n_pool)
         order = np.asarray(jax.random.permutation(order_key, n_pool))
-        return Dataset(x[order], y[order], *_labelled_set(test_key, n_test))
+        return Dataset(x[order], y[order], *_labelled_set(test_key, n, n_test))
 
     def inputs(
         self, seed: int, n_pool: int = 50_000, n_test: int = 2_000, n_initial: int = 100
@@ -100,10 +101,15 @@ class DoubleWell(Problem):
             return x[np.asarray(jax.random.permutation(order_key, n_pool))]
 
 
-def _labelled_set(key: PRNGKey, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _labelled_set(key: PRNGKey, n: int, kept: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first `kept` of n inputs, which do not depend on n, and their labels: sets of one n share their programs.
+
+    A random number of JAX is a function of key and position. The sets take a moment to draw, and many times that to
+    compile, operation by operation.
+    """
     keys = jax.random.split(key, 4)
-    x = np.asarray(_inputs(keys, n))
-    return x, np.asarray(_labels(jax.random.split(keys[3], n), x))
+    x = np.asarray(_inputs(keys, n))[:kept]
+    return x, np.asarray(_labels(jax.random.split(keys[3], n)[:kept], x))
 
 
 def _inputs(keys: Key[Array, "4"], n: int) -> Float[Array, "n 7"]:
@@ -117,7 +123,8 @@ def _inputs(keys: Key[Array, "4"], n: int) -> Float[Array, "n 7"]:
 
 def _labels(keys: Key[Array, "n"], x: Float[ArrayLike, "n 7"]) -> Float[Array, "n 20"]:
     """Final outputs at x, in blocks of one shape: the keys decide the noise, so blocks do not change a label."""
-    n, block = len(x), max(1, min(_BLOCK, len(x)))
+    n = len(x)
+    block = next((size for size in _BLOCKS if n >= size), max(1, n))
     filled = np.minimum(np.arange(-(-n // block) * block), n - 1).reshape(-1, block)
     x = jnp.asarray(x)
     parts = [

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SMALL = {"scale": "smoke", "strategies": "random,mi-lb", "n_seeds": 1}
 
 MEASURE = """
 import gc, os, resource, statistics, time
@@ -64,9 +62,10 @@ if _controls:
 def main() -> None:
     """All notebooks with explorers, or those named."""
     import nbformat
-    import papermill
     from nbclient import NotebookClient
     from nbformat.v4 import new_code_cell
+
+    from milb import notebooks
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("notebooks", nargs="*", type=Path)
@@ -74,12 +73,7 @@ def main() -> None:
     for path in parser.parse_args().notebooks or sorted((CHECKOUT / "notebooks").glob("*.ipynb")):
         if "plots.explore(" not in path.read_text(encoding="utf-8"):
             continue
-        known = papermill.inspect_notebook(str(path))
-        parameters = {name: value for name, value in SMALL.items() if name in known}
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / path.name
-            papermill.execute_notebook(str(path), str(copy), parameters, prepare_only=True, progress_bar=False)
-            notebook = nbformat.read(copy, as_version=4)
+        notebook = nbformat.read(notebooks.run(path, "smoke", prepare_only=True), as_version=4)
         notebook.cells.append(new_code_cell(MEASURE))
         NotebookClient(notebook, timeout=None, kernel_name="python3").execute()
         print(path.stem, *(output.get("text", "") for output in notebook.cells[-1].outputs), sep="\n", flush=True)

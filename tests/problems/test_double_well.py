@@ -61,7 +61,7 @@ def test_datasets_are_cached_and_cannot_be_written():
 def test_labels_do_not_depend_on_blocks(monkeypatch):
     x = PROBLEM.sample(jax.random.key(0), 25)
     whole = PROBLEM.label(jax.random.key(1), x)
-    monkeypatch.setattr(double_well, "_BLOCK", 10)
+    monkeypatch.setattr(double_well, "_BLOCKS", (10,))
     np.testing.assert_allclose(PROBLEM.label(jax.random.key(1), x), whole, atol=1e-5)
     assert whole.shape == (25, 20)
 
