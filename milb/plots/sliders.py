@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 import PIL.Image
 from IPython.display import Image, display
+from jaxtyping import Float
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
+
+SLACK = 3  # pixels that a label may grow by into the space around it
+LINE = 12  # pixels
 
 
 def explore(draw: Callable[..., Figure], **controls: Any) -> None:
@@ -23,33 +27,59 @@ def explore(draw: Callable[..., Figure], **controls: Any) -> None:
             little enough to feel the connection, so compile or prepare what takes longer.
         controls: ipywidgets by argument name, such as `m=ipywidgets.IntSlider(2, 2, 100)`.
     """
-    from ipywidgets import Box, Layout
+    from ipywidgets import Box
+    from ipywidgets import Layout as BoxLayout
 
-    panels: list[Bbox] = []
+    layout = _Layout()
 
     def current() -> Image:
-        return _picture(draw(**{name: control.value for name, control in controls.items()}), panels)
+        values = {name: control.value for name, control in controls.items()}
+        return _encoded(layout.drawn(lambda: draw(**values)))
 
     first = current()  # an error in `draw` comes before anything is shown
-    display(Box(list(controls.values()), layout=Layout(flex_flow="row wrap")))
+    display(Box(list(controls.values()), layout=BoxLayout(flex_flow="row wrap")))
     picture = display(first, display_id=True)
     for control in controls.values():
         control.observe(lambda change: picture.update(current()), names="value")
 
 
-def _picture(fig: Figure, panels: list[Bbox]) -> Image:
-    """The figure, its panels where those of the picture before were, while there are as many; then in `panels`.
+class _Layout:
+    """Where panels are, from one picture to the next: finding it takes longer than drawing, and jumps distract."""
 
-    Finding their places takes as long as drawing, and panels that stay where they are are easier to compare. Drawn
-    by the canvas itself, since `Figure.savefig` and a notebook's own rendering draw everything twice.
-    """
-    if len(panels) == len(fig.axes):
-        fig.set_layout_engine("none")
-        for ax, place in zip(fig.axes, panels, strict=True):
-            ax.set_position(place)
-    canvas = FigureCanvasAgg(fig)
-    canvas.draw()
-    panels[:] = [ax.get_position(original=True) for ax in fig.axes]
+    def __init__(self) -> None:
+        self.places: list[Bbox] = []
+        self.needs = np.zeros(0)
+
+    def drawn(self, make: Callable[[], Figure]) -> FigureCanvasAgg:
+        """A figure on its canvas, with the panels where they were unless they need more space around them."""
+        fig = make()
+        canvas = FigureCanvasAgg(fig)
+        known = len(self.places) == len(fig.axes)
+        if known:
+            fig.set_layout_engine("none")
+            for ax, place in zip(fig.axes, self.places, strict=True):
+                ax.set_position(place)
+        canvas.draw()  # once, where `Figure.savefig` and a notebook's own rendering draw twice and more
+        needs = _needs(fig)
+        if known and len(needs) == len(self.needs) and (needs <= self.needs + SLACK).all():
+            return canvas
+        if known:
+            fig = make()
+            canvas = FigureCanvasAgg(fig)
+            canvas.draw()
+        self.places, self.needs = [ax.get_position(original=True) for ax in fig.axes], needs
+        return canvas
+
+
+def _needs(fig: Figure) -> Float[np.ndarray, "n"]:
+    """Pixels that a layout depends on: the widest label of each vertical axis, lines of titles, entries of legends."""
+    widths = [[label.get_window_extent().width for label in ax.get_yticklabels()] for ax in fig.axes]
+    titles = [1 + title.count("\n") for title in (fig.get_suptitle(), *(ax.get_title("left") for ax in fig.axes))]
+    lines = [*titles, *(len(legend.get_texts()) for legend in fig.legends)]
+    return np.array([*(max(of_axis, default=0) for of_axis in widths), *(LINE * n for n in lines)], float)
+
+
+def _encoded(canvas: FigureCanvasAgg) -> Image:
     file = io.BytesIO()
     PIL.Image.fromarray(np.asarray(canvas.buffer_rgba())).save(file, "png", compress_level=1)
     return Image(file.getvalue(), format="png")

@@ -96,6 +96,27 @@ def test_two_hundred_moves_leave_nothing_behind(shown):
     assert sum(many.values()) - sum(few.values()) < 200  # less than one object a move
 
 
+def test_panels_stay_while_their_labels_fit(shown):
+    figures = []
+
+    @plots.figure
+    def panel(top):
+        fig, ax = plt.subplots(figsize=(2, 2))
+        ax.set(ylim=(0, 1), yticks=[0, 1], yticklabels=["0", "9" * top], ylabel="nats")
+        figures.append(fig)
+        return fig
+
+    slider = ipywidgets.IntSlider(3, 1, 9)
+    plots.explore(panel, top=slider)
+    for top in (1, 8, 2):
+        slider.value = top
+    left = [fig.axes[0].get_position().x0 for fig in figures]
+    assert len(figures) == 5  # one for each value, and once more where labels had grown
+    assert left[1] == left[0] < left[3] == left[4]
+    assert all(fig.axes[0].yaxis.label.get_window_extent().x0 >= 0 for fig in (*figures[:2], *figures[3:]))
+    assert len(shown[2].updates) == 3
+
+
 def test_an_error_comes_before_anything_is_shown(shown):
     with pytest.raises(ZeroDivisionError):
         plots.explore(lambda m: draw(1 / m, 0), m=ipywidgets.IntSlider(0, 0, 9))
