@@ -2,7 +2,7 @@
 #
 #   PYTHON=python3.12 make test               choose the interpreter of a new .venv
 #   EXTRAS=notebooks,test,cuda make env       add the CUDA build of JAX
-#   JOBS=4 make test                          so many processes, 2 unless told
+#   JOBS=4 make test                          so many processes, 2 unless told (also for `make notebooks`)
 #   make refresh NB=notebooks/01_*.ipynb      only these notebooks (also for `make notebooks`)
 
 PYTHON ?=

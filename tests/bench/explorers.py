@@ -43,19 +43,21 @@ def _left():
     gc.collect()
     with open("/proc/self/statm") as file:
         resident = int(file.read().split()[1]) * resource.getpagesize() / 2**20
-    return sum(isinstance(thing, _Figure) for thing in gc.get_objects()), len(gc.get_objects()), resident
+    return sum(isinstance(thing, _Figure) for thing in gc.get_objects()), resident
 
 
 _controls = [w for w in list(_widget._instances.values()) if hasattr(w, "description") and hasattr(w, "value")]
 _controls = [w for w in _controls if w._trait_notifiers.get("value", {}).get("change")]
 for _control in _controls:
     _cpu, _wall = _move(_control, 9)
-    print(f"  {type(_control).__name__:16s} {_control.description:14s} {_wall:6.0f} ms, of which CPU {_cpu:6.0f} ms")
+    print(f"| {NAME} | {_control.description} | {_wall:.0f} | {_cpu:.0f} |")
 if _controls:
     _move(_controls[-1], 20)
     _before = _left()
-    _move(_controls[-1], 230)
-    print("  figures, objects, MiB resident before and after some 200 moves:", _before, _left())
+    _move(_controls[-1], 200)
+    _after = _left()
+    _figures, _resident = zip(_before, _after)
+    print(f"| {NAME} | 200 moves | {_figures[0]} to {_figures[1]} figures | {_resident[0]:.0f} to {_resident[1]:.0f} MiB |")
 """
 
 
@@ -70,13 +72,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("notebooks", nargs="*", type=Path)
     os.environ.pop("MPLBACKEND", None)
+    print("| notebook | control | ms to the new picture | of which CPU |\n|---|---|---|---|")
     for path in parser.parse_args().notebooks or sorted((CHECKOUT / "notebooks").glob("*.ipynb")):
         if "plots.explore(" not in path.read_text(encoding="utf-8"):
             continue
         notebook = nbformat.read(notebooks.run(path, "smoke", prepare_only=True), as_version=4)
-        notebook.cells.append(new_code_cell(MEASURE))
+        notebook.cells.append(new_code_cell(f"NAME = {path.stem[:2]!r}{MEASURE}"))
         NotebookClient(notebook, timeout=None, kernel_name="python3").execute()
-        print(path.stem, *(output.get("text", "") for output in notebook.cells[-1].outputs), sep="\n", flush=True)
+        print(*(output.get("text", "") for output in notebook.cells[-1].outputs), end="", sep="", flush=True)
 
 
 if __name__ == "__main__":
