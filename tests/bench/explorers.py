@@ -57,7 +57,7 @@ if _controls:
     _move(_controls[-1], 200)
     _after = _left()
     _figures, _resident = zip(_before, _after)
-    print(f"| {NAME} | 200 moves | {_figures[0]} to {_figures[1]} figures | {_resident[0]:.0f} to {_resident[1]:.0f} MiB |")
+    print(f"| {NAME} | 200 moves | {_figures[0]} → {_figures[1]} figures | {_resident[0]:.0f} → {_resident[1]:.0f} MiB |")
 """
 
 
