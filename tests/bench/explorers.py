@@ -56,8 +56,8 @@ if _controls:
     _before = _left()
     _move(_controls[-1], 200)
     _after = _left()
-    _figures, _resident = zip(_before, _after)
-    print(f"| {NAME} | 200 moves | {_figures[0]} → {_figures[1]} figures | {_resident[0]:.0f} → {_resident[1]:.0f} MiB |")
+    _figures, _mib = zip(_before, _after)
+    print(f"| {NAME} | 200 moves | {_figures[0]} → {_figures[1]} figures | {_mib[0]:.0f} → {_mib[1]:.0f} MiB |")
 """
 
 
