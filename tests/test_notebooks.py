@@ -285,6 +285,14 @@ def test_run_writes_a_copy_at_the_scale(monkeypatch, small, tmp_path):
     assert outputs == ["smoke\n"]
 
 
+@pytest.mark.parametrize(("scale", "injected"), [("smoke", {"scale", "strategies", "n_seeds"}), ("demo", {"scale"})])
+def test_few_strategies_at_smoke_scale_only(monkeypatch, tmp_path, scale, injected):
+    monkeypatch.setenv("MILB_HOME", str(tmp_path))
+    copy = notebooks.run(CHECKOUT / "notebooks" / "05_coupled_double_well.ipynb", scale, prepare_only=True)
+    (cell,) = [cell.source for cell in code_cells(copy) if cell.source.startswith(notebooks.INJECTED_HEADER)]
+    assert set(notebooks.assigned_names(cell)) == injected
+
+
 @pytest.mark.slow
 def test_notebooks_side_by_side_and_those_that_failed(monkeypatch, small, tmp_path, capfd):
     monkeypatch.setenv("MILB_HOME", str(tmp_path))
