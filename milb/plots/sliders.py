@@ -73,7 +73,8 @@ class _Layout:
 
 def _needs(fig: Figure) -> Float[np.ndarray, "n"]:
     """Pixels that a layout depends on: the widest label of each vertical axis, lines of titles, entries of legends."""
-    widths = [[label.get_window_extent().width for label in ax.get_yticklabels()] for ax in fig.axes]
+    ticks = [ax.yaxis.majorTicks for ax in fig.axes]  # as drawn: `get_yticklabels` would find them again
+    widths = [[label.get_window_extent().width for t in of_axis for label in (t.label1, t.label2)] for of_axis in ticks]
     titles = [1 + title.count("\n") for title in (fig.get_suptitle(), *(ax.get_title("left") for ax in fig.axes))]
     lines = [*titles, *(len(legend.get_texts()) for legend in fig.legends)]
     return np.array([*(max(of_axis, default=0) for of_axis in widths), *(LINE * n for n in lines)], float)
