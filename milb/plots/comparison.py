@@ -5,10 +5,8 @@ from collections.abc import Mapping
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator
 
 from milb.plots.curves import log_axis
 from milb.plots.layout import label_edge, legend, panels, strategy_title
@@ -49,8 +47,7 @@ def each_against_others(
         if oracle is not None:
             ax.axhline(oracle, **GUIDE, zorder=1)
         strategy_title(ax, name, f"ends at {_short(means[name].iloc[-1])}")
-    log_axis(axes[0], table[column])
-    _as_many_ticks_as_fit(axes[0])
+    log_axis(axes[0], table[column], small=True)
     label_edge(fig, "labels n", label)
     marks = {
         "in the title": Line2D([], [], color=strategy_style("mi-lb")["color"], marker="D", ms=3.5),
@@ -91,13 +88,6 @@ def share_of_picks(shares: Mapping[str, float], n_picks: int, pool_share: float,
     ax.grid(axis="y", visible=False)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.4)
     return fig
-
-
-def _as_many_ticks_as_fit(ax: Axes) -> None:
-    low, high = ax.get_ylim()
-    if low > 0:
-        subs = (1,) if high > 200 * low else (1, 2, 5) if high > 5 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 7)
-        ax.yaxis.set_major_locator(LogLocator(subs=subs))
 
 
 def _short(value: float) -> str:

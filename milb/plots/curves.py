@@ -178,15 +178,22 @@ def _draw_shares(ax: Axes, shares: dict[str, pd.DataFrame]) -> None:
     ax.set(xlabel="labels n", ylabel="saturated share of the pool", ylim=(-0.02, 1.02))
 
 
-def log_axis(ax: Axes, values: pd.DataFrame | pd.Series, axis: str = "y") -> None:
-    """Logarithmic, of whole numbers where they span a decade; linear below LINEAR_BELOW where some are not positive."""
+def log_axis(ax: Axes, values: pd.DataFrame | pd.Series, axis: str = "y", small: bool = False) -> None:
+    """Logarithmic, of whole numbers where they span a decade; linear below LINEAR_BELOW where some are not positive.
+
+    On a small panel, as many ticks as fit between the limits of the axis.
+    """
     scale, on_axis = (ax.set_yscale, ax.yaxis) if axis == "y" else (ax.set_xscale, ax.xaxis)
     low, high = np.nanmin(values.to_numpy(float)), np.nanmax(values.to_numpy(float))
     if low <= 0:
         scale("symlog", linthresh=LINEAR_BELOW)
         return
     scale("log")
-    subs = (1, 2, 5) if high > 4 * low else tuple(np.arange(1, 10, 0.5 if low > 10 else 0.2))
+    if small:
+        low, high = on_axis.get_view_interval()
+        subs = (1,) if high > 200 * low else (1, 2, 5) if high > 5 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 7)
+    else:
+        subs = (1, 2, 5) if high > 4 * low else tuple(np.arange(1, 10, 0.5 if low > 10 else 0.2))
     on_axis.set_major_locator(LogLocator(subs=subs))
     on_axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     on_axis.set_minor_formatter(NullFormatter())
