@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     notebooks = options.notebooks or sorted((CHECKOUT / "notebooks").glob("*.ipynb"))
     if not notebooks:
         parser.error(f"found no notebooks in {CHECKOUT / 'notebooks'}; name them")
-    if options.command == "run" and options.jobs != 1:
+    if options.command == "run" and len(notebooks) > 1:
         alone = [sys.executable, "-m", "milb.notebooks", "run", options.scale]
         statuses = side_by_side([[*alone, str(path)] for path in notebooks], options.jobs)
         failed = [path.name for path, status in zip(notebooks, statuses, strict=True) if status]

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from milb.plots.layout import thinned
+from milb.plots.layout import few_ticks, thinned
 from milb.plots.style import GUIDE, figure, strategy_style
 
 TRUTH = {"label": "mutual information", "color": "black", "linestyle": (0, (1, 1)), "lw": 2.2, "zorder": 4}
@@ -53,6 +53,7 @@ def explorer(
     right.annotate("H(w)", (separation[-1], most), (0, 3), textcoords="offset points", ha="right", fontsize=8)
     right.axvline(separation[chosen], color="#999999", lw=0.9)
     right.set(xlabel="separation (std)", ylabel="nats", title=f"information {truth[chosen]:.2f} nats at the line")
+    few_ticks(right)
     right.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return fig
 

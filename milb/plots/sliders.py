@@ -4,12 +4,14 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import matplotlib
 import numpy as np
 import PIL.Image
 from IPython.display import Image, display
 from jaxtyping import Float
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.transforms import Bbox
 
 SLACK = 3  # pixels that a label may grow by into the space around it
@@ -52,8 +54,12 @@ class _Layout:
 
     def drawn(self, make: Callable[[], Figure]) -> FigureCanvasAgg:
         """A figure on its canvas, with the panels where they were unless they need more space around them."""
-        fig = make()
-        canvas = FigureCanvasAgg(fig)
+        with matplotlib.rc_context({"axes.titley": 1.0}):  # else each title looks for ticks that it might meet
+            fig = make()
+        canvas, engine = FigureCanvasAgg(fig), fig.get_layout_engine()
+        if engine is None or isinstance(engine, PlaceHolderLayoutEngine):  # placed by hand: nothing to find
+            canvas.draw()
+            return canvas
         known = len(self.places) == len(fig.axes)
         if known:
             fig.set_layout_engine("none")
@@ -64,8 +70,9 @@ class _Layout:
         if known and len(needs) == len(self.needs) and (needs <= self.needs + SLACK).all():
             return canvas
         if known:
-            fig = make()
-            canvas = FigureCanvasAgg(fig)
+            fig.set_layout_engine(engine)
+            for ax in fig.axes:
+                ax.set_in_layout(True)
             canvas.draw()
         self.places, self.needs = [ax.get_position(original=True) for ax in fig.axes], needs
         return canvas

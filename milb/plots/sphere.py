@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from milb.plots.layout import few_ticks
 from milb.plots.style import figure
 
 UNIFORM = {"label": "uniform", "color": "#0072B2", "linestyle": "solid"}
@@ -139,6 +140,7 @@ def overview(
     variance.set(title="variance", xticks=(0, 1), xticklabels=("uniform", "polar"), ylim=(0, 1.3), yticks=(0, 0.5, 1))
     variance.grid(axis="x", visible=False)
     _mark_gap(entropy, m, gap, chosen)
+    few_ticks(entropy)
     return fig
 
 

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
+from milb.plots.layout import few_ticks
 from milb.plots.style import figure
 from milb.two_index import Decomposition
 
@@ -107,6 +108,7 @@ def push_forward(epsilon: Float[np.ndarray, "m"], outputs: Mapping[str, Float[np
         below.set(xlabel="ε", yticks=(), ylabel="$P_ε$", ylim=(0, 1.15))
         main.tick_params(labelbottom=False)
         side.tick_params(labelleft=False)
+        few_ticks(main)
         if not i:
             main.legend(loc="upper left")
     return fig

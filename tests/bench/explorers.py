@@ -1,7 +1,8 @@
 """How long a reader waits for a picture: `python tests/bench/explorers.py [NOTEBOOK ...]`.
 
 Runs notebooks at smoke scale and moves every control of every explorer, in the kernel: milliseconds from a new value to
-the new picture, drawn and encoded, and what 200 moves leave behind. `make test-browser` measures the way to the screen.
+the new picture, drawn and encoded, and what is in memory after 200 moves and after 200 more (the first ones fill
+caches). `make test-browser` measures the way to the screen.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 MEASURE = """
 import gc, os, resource, statistics, time
+import matplotlib.pyplot as _plt
+from milb import plots as _plots
+from milb.plots.sliders import _encoded, _Layout
 import ipywidgets.widgets.widget as _widget
 from matplotlib.figure import Figure as _Figure
 
@@ -46,18 +50,34 @@ def _left():
     return sum(isinstance(thing, _Figure) for thing in gc.get_objects()), resident
 
 
+@_plots.figure
+def _plain():
+    fig, ax = _plt.subplots()
+    ax.plot([0, 1])
+    return fig
+
+
+def _yardstick():  # as many ms as drawing one line takes on this machine at this moment
+    seconds, layout = [], _Layout()
+    for _ in range(9):
+        start = time.process_time(), time.perf_counter()
+        _encoded(layout.drawn(_plain))
+        seconds.append((time.process_time() - start[0], time.perf_counter() - start[1]))
+    return [1e3 * statistics.median(column) for column in zip(*seconds)]
+
+
 _controls = [w for w in list(_widget._instances.values()) if hasattr(w, "description") and hasattr(w, "value")]
 _controls = [w for w in _controls if w._trait_notifiers.get("value", {}).get("change")]
+_cpu, _wall = _yardstick()
+print(f"| {NAME} | (a plain line) | {_wall:.0f} | {_cpu:.0f} |")
 for _control in _controls:
     _cpu, _wall = _move(_control, 9)
     print(f"| {NAME} | {_control.description} | {_wall:.0f} | {_cpu:.0f} |")
 if _controls:
-    _move(_controls[-1], 20)
-    _before = _left()
-    _move(_controls[-1], 200)
-    _after = _left()
-    _figures, _mib = zip(_before, _after)
-    print(f"| {NAME} | 200 moves | {_figures[0]} → {_figures[1]} figures | {_mib[0]:.0f} → {_mib[1]:.0f} MiB |")
+    for _moves in (200, 400):
+        _move(_controls[-1], 200)
+        _figures, _mib = _left()
+        print(f"| {NAME} | after {_moves} moves | {_figures} figures | {_mib:.1f} MiB |")
 """
 
 
