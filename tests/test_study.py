@@ -401,7 +401,9 @@ def from_the_command_line(tmp_path_factory):
 def test_survives_sigkill_at_ten_random_moments(from_the_command_line, tmp_path):
     """A store begins anew once it is finished, so that every kill meets a command at work."""
     group, command, undisturbed, seconds = from_the_command_line
-    rng, store, killed_after = np.random.default_rng(0), tmp_path / "0", []
+    rng, killed_after = np.random.default_rng(0), []
+    stores = (tmp_path / str(i) for i in range(50))
+    store = next(stores)
     while len(killed_after) < 10:
         process = subprocess.Popen([*command, str(store)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -411,7 +413,7 @@ def test_survives_sigkill_at_ten_random_moments(from_the_command_line, tmp_path)
             killed_after.append(len(stored(group, store).metrics))
         if process.wait() == 0:
             assert_same(stored(group, store), undisturbed)
-            store = tmp_path / str(len(killed_after))
+            store = next(stores)
     assert max(killed_after) > 0, "some were killed in mid-run"
     subprocess.run([*command, str(store)], capture_output=True, check=True)
     assert_same(stored(group, store), undisturbed)
