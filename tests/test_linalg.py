@@ -27,14 +27,14 @@ def test_as_numpy(n, batch):
     log_det = np.linalg.slogdet(batch_first(a))[1]
     solution = np.linalg.solve(batch_first(a), np.moveaxis(b, 0, -1)[..., None].astype(float))[..., 0]
     norm = (np.moveaxis(b, 0, -1) * solution).sum(-1)
-    found, total = linalg.squared_norm_and_log_det(jnp.asarray(a), jnp.asarray(b))
+    found, total = jax.jit(linalg.squared_norm_and_log_det)(a, b)
     assert found.shape == total.shape == batch
     np.testing.assert_allclose(found, norm, rtol=1e-3)
     np.testing.assert_allclose(total, log_det, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(linalg.log_det(jnp.asarray(a)), total, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(linalg.log_det)(a), total, rtol=1e-5, atol=1e-5)
 
     lower = np.linalg.cholesky(batch_first(a))
-    inverse = linalg.solve_lower(jnp.moveaxis(jnp.asarray(lower, jnp.float32), (-2, -1), (0, 1)), jnp.asarray(a))
+    inverse = jax.jit(linalg.solve_lower)(np.moveaxis(lower.astype(np.float32), (-2, -1), (0, 1)), a)
     np.testing.assert_allclose(batch_first(inverse), np.linalg.solve(lower, batch_first(a)), rtol=1e-3, atol=1e-3)
 
 
