@@ -217,6 +217,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     notebooks = options.notebooks or sorted((CHECKOUT / "notebooks").glob("*.ipynb"))
     if not notebooks:
         parser.error(f"found no notebooks in {CHECKOUT / 'notebooks'}; name them")
+    names = [path.name for path in notebooks]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if options.command != "refresh" and twice:
+        parser.error(f"copies would overwrite each other: {', '.join(twice)}")
+    if options.command == "run" and options.jobs < 1:
+        parser.error(f"--jobs must be at least 1, got {options.jobs}")
     if options.command == "run" and len(notebooks) > 1:
         alone = [sys.executable, "-m", "milb.notebooks", "run", options.scale]
         statuses = side_by_side([[*alone, str(path)] for path in notebooks], options.jobs)

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-_PIN = "import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(','))); os.execvp(sys.argv[2], sys.argv[2:])"
+# Before the command begins: its cores, and that it ends with the process that began it, whatever ends that one.
+_PIN = """
+import ctypes, os, signal, sys
+os.sched_setaffinity(0, map(int, sys.argv[1].split(",")))
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+_INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 
 
 def side_by_side(commands: Sequence[Sequence[str]], jobs: int) -> list[int]:
-    """Run commands, `jobs` at a time, and wait for all of them, whatever becomes of one.
+    """Run commands, `jobs` at a time, and wait for all of them, whatever becomes of one; none begins after a Ctrl-C.
 
     Where the system knows which cores a process may use (Linux), this process's are dealt out among the jobs, so that
     `milb.use_cpu_cores()` makes as many devices as the command has cores. On a GPU each job may take its share of
-    the memory, unless XLA_PYTHON_CLIENT_MEM_FRACTION says otherwise.
+    the memory, unless XLA_PYTHON_CLIENT_MEM_FRACTION says otherwise. On Linux the commands end with this process.
 
     Args:
         commands: programs with their arguments.
@@ -38,17 +48,24 @@ def side_by_side(commands: Sequence[Sequence[str]], jobs: int) -> list[int]:
     for job in range(jobs):
         free.put(cores[job * len(cores) // jobs : (job + 1) * len(cores) // jobs])
 
+    interrupted = threading.Event()
+
     def run(command: Sequence[str]) -> int:
         share = free.get()
         pin = [sys.executable, "-c", _PIN, ",".join(map(str, share))] if share else []
         try:
-            return subprocess.run([*pin, *command], env=environment).returncode
+            if interrupted.is_set():
+                return -signal.SIGINT
+            status = subprocess.run([*pin, *command], env=environment).returncode
+            if status in _INTERRUPTED:  # seen here before the main thread hears of it
+                interrupted.set()
+            return status
         finally:
             free.put(share)
 
     with ThreadPoolExecutor(jobs) as threads:
         try:
             return list(threads.map(run, commands))
-        except BaseException:  # Ctrl-C reaches the commands that run by itself; the others shall not begin
-            threads.shutdown(wait=False, cancel_futures=True)
+        except BaseException:  # Ctrl-C reaches the commands that run by itself
+            interrupted.set()
             raise

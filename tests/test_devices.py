@@ -1,5 +1,6 @@
 """use_cpu_cores in processes of its own, since it decides how JAX starts."""
 
+import os
 import subprocess
 import sys
 
@@ -27,6 +28,19 @@ except RuntimeError as error:
     result = run_python(code)
     assert result.returncode == 0, result.stderr
     assert "2 CPU device(s)" in result.stdout and "restart the kernel" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("before", "plugins", "level"), [("", [], "2"), ("--xla_backend_optimization_level=0", [], "0"), ("", ["cuda"], "")]
+)
+def test_compiles_for_less_long_where_there_is_no_accelerator(before, plugins, level, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", before)
+    monkeypatch.setattr(devices.jax.config, "update", lambda name, value: None)
+    monkeypatch.setattr(devices.importlib.metadata, "entry_points", lambda group: plugins)
+    devices.use_cpu_cores(5)
+    flags = dict(flag.removeprefix("--").split("=") for flag in os.environ["XLA_FLAGS"].split())
+    assert flags.pop("xla_cpu_multi_thread_eigen") == "false"
+    assert flags == ({"xla_backend_optimization_level": level} if level else {})
 
 
 @pytest.mark.slow

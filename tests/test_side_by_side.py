@@ -1,7 +1,11 @@
 """Side by side: every command is run once, on cores of its own, and a failure stops no other."""
 
 import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +60,29 @@ def test_a_setting_of_memory_stays(monkeypatch, tmp_path):
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".3")
     check = python("import os, sys; sys.exit(os.environ['XLA_PYTHON_CLIENT_MEM_FRACTION'] != '.3')")
     assert side_by_side([check, check], 2) == [0, 0]
+
+
+def test_nothing_begins_after_ctrl_c(tmp_path):
+    interrupted = python("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    late = python(TOUCH, tmp_path / "late", 0, 0)
+    assert side_by_side([interrupted, late, late], 1) == [-signal.SIGINT] * 3
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no such signal")
+def test_commands_end_with_the_process_that_began_them(tmp_path):
+    """Otherwise two runs would write the same copies after a restart."""
+    slow = python("import os, sys, time; print(os.getpid(), file=open(sys.argv[1], 'w'), flush=True); time.sleep(60)")
+    parent = "import sys; from milb.side_by_side import side_by_side; side_by_side([sys.argv[1:]], 1)"
+    process = subprocess.Popen(python(parent, *slow, tmp_path / "pid"))
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    status, patience = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat"), time.monotonic() + 20
+    while status.exists() and ") Z " not in status.read_text():
+        assert time.monotonic() < patience, "the command went on"
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("jobs", [0, -1])

@@ -9,6 +9,7 @@ import numpy as np
 import PIL.Image
 from IPython.display import Image, display
 from jaxtyping import Float
+from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
@@ -16,6 +17,7 @@ from matplotlib.transforms import Bbox
 
 SLACK = 3  # pixels that a label may grow by into the space around it
 LINE = 12  # pixels
+TITLES = ("left", "center", "right")
 
 
 def explore(draw: Callable[..., Figure], **controls: Any) -> None:
@@ -50,6 +52,7 @@ class _Layout:
 
     def __init__(self) -> None:
         self.places: list[Bbox] = []
+        self.size: tuple[float, ...] = ()
         self.needs = np.zeros(0)
 
     def drawn(self, make: Callable[[], Figure]) -> FigureCanvasAgg:
@@ -60,7 +63,8 @@ class _Layout:
         if engine is None or isinstance(engine, PlaceHolderLayoutEngine):  # placed by hand: nothing to find
             canvas.draw()
             return canvas
-        known = len(self.places) == len(fig.axes)
+        size = tuple(fig.get_size_inches())
+        known = len(self.places) == len(fig.axes) and size == self.size
         if known:
             fig.set_layout_engine("none")
             for ax, place in zip(fig.axes, self.places, strict=True):
@@ -73,18 +77,28 @@ class _Layout:
             fig.set_layout_engine(engine)
             for ax in fig.axes:
                 ax.set_in_layout(True)
-            canvas.draw()
-        self.places, self.needs = [ax.get_position(original=True) for ax in fig.axes], needs
+        canvas.draw()  # the engine comes to rest at the second time
+        self.places, self.size, self.needs = [ax.get_position(original=True) for ax in fig.axes], size, needs
         return canvas
 
 
 def _needs(fig: Figure) -> Float[np.ndarray, "n"]:
-    """Pixels that a layout depends on: the widest label of each vertical axis, lines of titles, entries of legends."""
-    ticks = [ax.yaxis.majorTicks for ax in fig.axes]  # as drawn: `get_yticklabels` would find them again
-    widths = [[label.get_window_extent().width for t in of_axis for label in (t.label1, t.label2)] for of_axis in ticks]
-    titles = [1 + title.count("\n") for title in (fig.get_suptitle(), *(ax.get_title("left") for ax in fig.axes))]
-    lines = [*titles, *(len(legend.get_texts()) for legend in fig.legends)]
-    return np.array([*(max(of_axis, default=0) for of_axis in widths), *(LINE * n for n in lines)], float)
+    """Pixels that a layout depends on: of tick labels across their axis, of lines of titles and labels, of legends."""
+    texts = [fig.get_suptitle(), fig.get_supxlabel(), fig.get_supylabel()]
+    sizes = [side for legend in fig.legends for side in _sides(legend)]
+    for ax in fig.axes:
+        texts += [ax.get_title(place) for place in TITLES]
+        sizes += _sides(ax.get_legend()) if ax.get_legend() else []
+        for axis, side in ((ax.xaxis, 1), (ax.yaxis, 0)):
+            texts += [axis.label.get_text(), axis.offsetText.get_text()]
+            labels = [label for tick in axis.majorTicks for label in (tick.label1, tick.label2)]  # as drawn
+            sizes.append(max((_sides(label)[side] for label in labels if label.get_visible()), default=0))
+    return np.array([*sizes, *(LINE * (1 + text.count("\n")) if text else 0 for text in texts)], float)
+
+
+def _sides(artist: Artist) -> list[float]:
+    extent = artist.get_window_extent()
+    return [extent.width, extent.height]
 
 
 def _encoded(canvas: FigureCanvasAgg) -> Image:

@@ -93,10 +93,13 @@ def figure(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
     @functools.wraps(draw)
     def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with matplotlib.rc_context(fname=STYLE_SHEET):
-            drawn = draw(*args, **kwargs)
-        plt.close(drawn)
-        return drawn
+        before = plt.get_fignums()
+        try:
+            with matplotlib.rc_context(fname=STYLE_SHEET):
+                return draw(*args, **kwargs)
+        finally:  # of a figure that was never finished, too
+            for number in set(plt.get_fignums()).difference(before):
+                plt.close(number)
 
     return styled
 

@@ -6,7 +6,9 @@ from collections import Counter
 
 import ipywidgets
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -115,6 +117,40 @@ def test_panels_stay_while_their_labels_fit(shown):
     assert left[1] == left[0] < left[2] == left[3]
     assert all(fig.axes[0].yaxis.label.get_window_extent().x0 >= 0 for fig in figures)
     assert len(shown[2].updates) == 3
+
+
+@pytest.mark.parametrize(
+    "grow",
+    [
+        lambda fig, ax, n: ax.set_title("\n".join("t" * n)),
+        lambda fig, ax, n: ax.set_title("\n".join("t" * n), loc="right"),
+        lambda fig, ax, n: ax.set_xlabel("\n".join("t" * n)),
+        lambda fig, ax, n: ax.set_ylabel("\n".join("t" * n)),
+        lambda fig, ax, n: fig.supylabel("\n".join("t" * n)),
+        lambda fig, ax, n: ax.set_xticks([0, 1], ["t" * 5 * n] * 2, rotation=90),
+        lambda fig, ax, n: ax.set_ylim(0, 1e9 if n else 1),
+        lambda fig, ax, n: ax.legend(title="t" * 9 * n, loc="center left", bbox_to_anchor=(1.0, 0.5)),
+        lambda fig, ax, n: fig.legend(title="t" * 9 * n, loc="outside right upper"),
+        lambda fig, ax, n: fig.set_size_inches(5 - n, 3),
+    ],
+)
+def test_no_text_grows_over_the_edge_or_a_neighbour(grow):
+    @plots.figure
+    def panels(n):
+        fig, axes = plt.subplots(1, 2, figsize=(5, 3))
+        axes[1].plot([0, 1], label="line")
+        grow(fig, axes[1], n)
+        return fig
+
+    layout = sliders._Layout()
+    for n in (0, 1, 3):
+        canvas = layout.drawn(lambda n=n: panels(n))
+    fresh = panels(3)
+    FigureCanvasAgg(fresh)
+    for _ in range(2):
+        fresh.canvas.draw()
+    for ax, expected in zip(canvas.figure.axes, fresh.axes, strict=True):
+        assert np.abs(ax.get_position().extents - expected.get_position().extents).max() < 0.02
 
 
 def test_an_error_comes_before_anything_is_shown(shown):
