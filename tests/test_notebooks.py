@@ -306,7 +306,17 @@ def test_notebooks_side_by_side_and_those_that_failed(monkeypatch, small, tmp_pa
     assert (tmp_path / "runs" / "notebooks" / small.name).is_file()
 
 
-@pytest.mark.parametrize("arguments", [[], ["run"], ["run", "large"], ["draw"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["run"],
+        ["run", "large"],
+        ["draw"],
+        ["run", "--jobs", "0", "demo"],
+        ["run", "demo", "a/1.ipynb", "b/1.ipynb"],
+    ],
+)
 def test_wrong_commands_are_refused(arguments, capsys):
     with pytest.raises(SystemExit, match="2"):
         notebooks.main(arguments)
