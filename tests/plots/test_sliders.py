@@ -153,6 +153,19 @@ def test_no_text_grows_over_the_edge_or_a_neighbour(grow):
         assert np.abs(ax.get_position().extents - expected.get_position().extents).max() < 0.02
 
 
+def test_a_title_stands_clear_of_a_power_of_ten():
+    @plots.figure
+    def panel():
+        fig, ax = plt.subplots()
+        ax.plot([0, 3e9])
+        ax.set_title("a title")
+        return fig
+
+    (ax,) = sliders._Layout().drawn(panel).figure.axes
+    (title,) = [text for text in ax.findobj(plt.Text) if text.get_text() == "a title"]
+    assert not title.get_window_extent().overlaps(ax.yaxis.offsetText.get_window_extent())
+
+
 def test_an_error_comes_before_anything_is_shown(shown):
     with pytest.raises(ZeroDivisionError):
         plots.explore(lambda m: draw(1 / m, 0), m=ipywidgets.IntSlider(0, 0, 9))
