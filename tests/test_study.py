@@ -192,6 +192,8 @@ def test_other_devices_are_refused_or_recorded(tmp_path, monkeypatch):
     assert study.run([group], tmp_path, elsewhere=True, progress=False)
     made = runner.load(tmp_path / f"{group.name}.npz", group)[1]
     assert [m["devices"] for m in made] == ["1 x abacus (cpu)", runner.describe()]
+    devices = study.curves(tmp_path).groupby("n")["device"].unique().map(list).tolist()  # each round by what made it
+    assert devices == [["1 x abacus (cpu)"], *[[runner.describe()]] * group.protocol.n_rounds]
 
 
 @pytest.mark.parametrize("content", [b"", b"not a zip", None])

@@ -130,7 +130,7 @@ def _run_group(
     try:
         with files.locked(path):
             progress, made = load(path, group)  # whoever held the lock may have gone on
-            made = _made_here(path, made, elsewhere)
+            made = _made_here(path, made, len(progress.metrics), elsewhere)
             bar.update(len(progress.metrics))
             lockstep = None
             while not progress.finished(group):
@@ -152,9 +152,10 @@ def _run_group(
     return True
 
 
-def _made_here(path: Path, made: list[dict[str, Any]], elsewhere: bool) -> list[dict[str, Any]]:
-    """What made the group so far, and this process where that is something else."""
-    here = {"devices": describe(), "versions": versions(), "date": datetime.date.today().isoformat()}
+def _made_here(path: Path, made: list[dict[str, Any]], n_rounds: int, elsewhere: bool) -> list[dict[str, Any]]:
+    """What made the n_rounds rounds of a group so far, and this process where that is something else."""
+    today = datetime.date.today().isoformat()
+    here = {"devices": describe(), "versions": versions(), "date": today, "first_round": n_rounds}
     if not made:
         return [here]
     different = files.differences(*({key: m[key] for key in ("devices", "versions")} for m in (made[-1], here)))

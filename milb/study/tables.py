@@ -7,6 +7,7 @@ import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -47,20 +48,26 @@ def _groups(store: str | os.PathLike[str]) -> Iterator[tuple[Path, dict, dict[st
             yield path, *stored
 
 
+def maker(header: dict[str, Any], round: int) -> dict[str, Any]:
+    """Devices, versions and date of what made a round of a group, from the header of its file."""
+    return [made for made in header["made"] if made.get("first_round", 0) <= round][-1]
+
+
 def curves(store: str | os.PathLike[str], statistics: bool = False) -> pd.DataFrame:
     """One row for every model trained, of all groups in a store.
 
     Columns: source "milb"; benchmark; strategy; options, in which it differs from the protocol; seed; scale; n,
     labels it was trained on; test_nll, mean over test points (nats, raw units); seconds, the run's share of its
-    group's wall time that round; device, jax and milb versions and date of the group's last call. With `statistics`
+    group's wall time that round; device, jax and milb versions, and date, of what made that round. With `statistics`
     also median and 10/90 % quantiles of the test points' NLL, the saturated share and seconds of scoring.
     """
     rows = []
     for header, arrays in results(store):
-        settings, made = header["settings"], header["made"][-1]
+        settings = header["settings"]
         metrics = dict(zip(header["columns"], np.moveaxis(arrays["metrics"], -1, 0), strict=True))
         seconds = np.nansum([metrics["train_seconds"], metrics["score_seconds"]], axis=0)
-        about = (made["devices"], made["versions"]["jax"], made["versions"]["milb"], made["date"])
+        makers = [maker(header, r) for r in range(len(seconds))]
+        about = [(made["devices"], made["versions"]["jax"], made["versions"]["milb"], made["date"]) for made in makers]
         for a, arm in enumerate(settings["arms"]):
             strategy, _, options = arm.partition(":")
             for s, seed in enumerate(settings["seeds"]):
@@ -68,7 +75,7 @@ def curves(store: str | os.PathLike[str], statistics: bool = False) -> pd.DataFr
                     n, nll = int(metrics["n"][r, s, a]), metrics["nll_mean"][r, s, a]
                     run = ("milb", settings["benchmark"], strategy, options, seed, settings["scale"])
                     more = [metrics[name][r, s, a] for name in STATISTICS] if statistics else []
-                    rows.append((*run, n, nll, seconds[r, s, a], *about, *more))
+                    rows.append((*run, n, nll, seconds[r, s, a], *about[r], *more))
     table = pd.DataFrame(rows, columns=[*CURVE_COLUMNS, *(STATISTICS if statistics else ())])
     return table.drop_duplicates(["benchmark", "strategy", "options", "seed", "scale", "n"], ignore_index=True)
 
