@@ -43,7 +43,7 @@ test: env  ## the tests, then smoke copies of all notebooks (EXHAUSTIVE=1: also 
 	XLA_FLAGS="$(COMPILE_FAST)" $(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval-lax $(SMOKE)
 
 nbval: env  ## the committed notebooks, executed at demo scale
-	$(RUN) -m pytest --nbval-lax notebooks
+	$(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval-lax notebooks
 
 test-browser: env  ## move every slider in JupyterLab and Chromium; pictures go to runs/browser/
 	$(RUN) -m pytest -n $(JOBS) tests/browser

@@ -49,7 +49,7 @@ def epistemic_variance(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array
 def negative_log_overlap_gap(
     keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options
 ) -> Float[Array, "B"]:
-    """-log gap (nats): ranks exactly as MI-LB does, with no ties; see `milb.bounds.log_overlap_gap`."""
+    """-log of a gap in nats: ranks exactly as MI-LB does, with no ties; see `milb.bounds.log_overlap_gap`."""
     del keys, options
     return -bounds.log_overlap_gap(_floored(predict(ensemble, x)))
 
@@ -75,7 +75,7 @@ def mi_lower_bound_released(
 def negative_log_matched_gap(
     keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options
 ) -> Float[Array, "B"]:
-    """-log gap (nats): ranks as the matched difference does, with no ties; see `milb.bounds.log_matched_gap`."""
+    """-log of a gap in nats: ranks as the matched difference does, with no ties; see `milb.bounds.log_matched_gap`."""
     del keys, options
     return -bounds.log_matched_gap(_floored(predict(ensemble, x)))
 
@@ -95,7 +95,7 @@ def mi_pairwise(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx
 def negative_log_disagreement_gap(
     keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options, self_weight: float = 1.0
 ) -> Float[Array, "B"]:
-    """-log gap (nats): ranks as `milb.bounds.mi_disagreement` does, with no ties; 1 is the member-level bound."""
+    """-log of a gap in nats: ranks as `milb.bounds.mi_disagreement` does, with no ties; 1 is the member-level bound."""
     del keys, options
     return -bounds.log_disagreement_gap(_floored(predict(ensemble, x)), self_weight)
 

@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pool", type=Path, metavar="pool.csv", help="all candidates: ids and inputs")
     parser.add_argument("labels", type=Path, metavar="labels.csv", help="ids and outputs measured so far")
     parser.add_argument("--outputs", nargs="+", required=True, metavar="NAME", help="columns of labels.csv to learn")
-    parser.add_argument("--k", type=int, required=True, help="how many rows to measure next")
+    number = "how many rows to measure next; with --state, rows asked before and not measured come instead"
+    parser.add_argument("--k", type=int, required=True, help=number)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="next.csv", help="file to write them to")
     parser.add_argument("--strategy", choices=STRATEGIES, metavar="NAME", help=f"default {DEFAULT_STRATEGY}")
     parser.add_argument("--id", default="id", metavar="NAME", help="column of ids; default id")

@@ -31,7 +31,7 @@ def round_key(root: PRNGKey, stream: int, round_index: int) -> PRNGKey:
 
 
 def subset_of(n_pool: int, at_most: int = SUBSET) -> Int[np.ndarray, "S"]:
-    """Every so manyth row of a pool."""
+    """At most so many evenly spaced rows of a pool."""
     return np.arange(0, n_pool, -(-n_pool // at_most))
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milb import paths
+from milb.notebooks import WIDGET_VIEW
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 # Before what is no operator or bracket; browsers leave no space there: "log2".
 _NAME_OF_FUNCTION = re.compile(r"(?<!<msub>)(?<!<msup>)(<mi>(?:log|exp)</mi>)(?=<(?!mo|/))")
 

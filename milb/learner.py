@@ -51,10 +51,11 @@ class Run:
             it was trained on; nll_mean, nll_median, nll_q10, nll_q90, of the negative log-likelihood over test points
             (nats, raw units); score_min, score_median, score_max over the pool and score_picked, the lowest picked;
             saturated_share, of points whose MI-LB is within 0.01 nat of its maximum, and certificate_mean, _q10,
-            _median, _q90, of `milb.bounds.mi_certificate` (nats), both over every so manyth pool point, 500 at
-            most; batch_distance, the smallest between two points picked together, inputs in standard deviations of
-            the pool; train_seconds, score_seconds (the first round's include compilation; its model is trained once
-            for strategies of a seed that follow each other). NaN where a strategy has no such number.
+            _median, _q90, of `milb.bounds.mi_certificate` (nats), both over 500 evenly spaced pool points at
+            most, labelled ones included; batch_distance, the smallest between two points picked together, inputs in
+            standard deviations of the pool; train_seconds, score_seconds (the first round's include compilation; its
+            model is trained once for strategies of a seed that follow each other). NaN where a strategy has no
+            such number.
         picks: (n_rounds, n_query), dataset indices in the order they were picked.
         ensemble: the last model.
         test_nll: (n_test,), its negative log-likelihood at each test point.

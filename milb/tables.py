@@ -88,7 +88,7 @@ def read_labels(
 ) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n D"]]:
     """Read measured outputs of candidates: the pool's id column, and a column for each output.
 
-    An output that is empty, NaN or NA was measured in vain. Of the other columns those that are inputs of the pool
+    An output that is empty, NaN or NA is a failed measurement. Of the other columns those that are inputs of the pool
     must agree with it; the rest is not looked at. A header without rows is no labels.
 
     Returns:

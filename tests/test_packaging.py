@@ -42,8 +42,9 @@ LAYERS = (
     "problems",
     "study",
     "two_index",
+    "notebooks",
 )
-IMPORTED_BY_NOBODY = ("plots", "notebooks", "html", "__main__")
+IMPORTED_BY_NOBODY = ("plots", "html", "__main__")
 
 
 @pytest.fixture(scope="module")

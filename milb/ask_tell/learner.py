@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import ArrayLike, Float, Int
+from jaxtyping import ArrayLike, Int
 
 from milb import strategy as strategies
 from milb.ask_tell import columns, picks
@@ -114,16 +114,10 @@ class Learner:
     protocol = property(lambda self: self._state.settings(), doc="Settings that a model is trained with now.")
     pool = property(lambda self: self._state.pool, doc="Inputs of all rows as float64, `values`, and their `names`.")
     output_names = property(lambda self: self._state.output_names, doc="Of the outputs; None while they have none.")
-
-    @property
-    def pending(self) -> Int[np.ndarray, "p"]:
-        """Rows asked and not told yet, in the order of the picks."""
-        return np.array(self._state.pending, int)
-
-    @property
-    def labels(self) -> dict[int, Float[np.ndarray, "D"]]:
-        """What was told of rows of the pool, NaN where measuring failed."""
-        return {row: self._state.labels[row].copy() for row in sorted(self._state.labels)}
+    strategy = property(lambda self: self._state.strategy, doc="Its name, as it is recorded.")
+    pending = property(lambda self: np.array(self._state.pending, int), doc="Rows asked and not told yet, best first.")
+    labels = property(lambda self: self._state.copied_labels(), doc="Outputs (D,) by row of the pool, NaN: failed.")
+    curve = property(lambda self: self._state.curve_table(), doc="A frame of all that `report` found, by n (nats).")
 
     def ask(self, k: int) -> Int[np.ndarray, "k"]:
         """Rows of the pool to measure next, the most wanted first.
@@ -134,7 +128,8 @@ class Learner:
             k: how many, 1 to the number of rows left.
 
         Returns:
-            (k,), distinct rows of the pool; none of them labelled or failed.
+            (k,), distinct rows of the pool, none of them labelled or failed; or the rows still pending, as many as
+            they are.
 
         Raises:
             ValueError: k out of range, nothing left, or a strategy of your own that picks what it must not.
@@ -162,7 +157,7 @@ class Learner:
 
         Raises:
             ValueError: not rows of the pool, another number of rows or outputs, infinity, text, other output names
-                than before, or a label that differs from what was told before.
+                than before, a label that differs from what was told before, or a row given twice with different labels.
         """
         rows = columns.checked_rows(indices, len(self._x))
         y = np.atleast_2d(y) if np.ndim(indices) == 0 and not hasattr(y, "columns") else y
@@ -186,7 +181,10 @@ class Learner:
         self._model = None
 
     def withdraw(self) -> None:
-        """Forget the pending batch: the next `ask` is a new one."""
+        """Forget the pending batch, so that the next `ask` decides again.
+
+        Nothing else having changed, it asks the same rows. One that cannot be measured is told as NaN.
+        """
         self._state.pending = []
 
     def predict(self, x: Any) -> Prediction:

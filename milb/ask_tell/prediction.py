@@ -12,6 +12,7 @@ from jaxtyping import ArrayLike, Float
 
 from milb.ask_tell.modes import Modes, modes, quantiles
 from milb.mixture import Mixture
+from milb.protocol import integer_at_least
 
 FLOAT32 = np.finfo(np.float32)
 
@@ -75,7 +76,8 @@ class Prediction:
         return self._raw(quantiles(self._marginal, jnp.asarray(levels)))
 
     def samples(self, n: int, seed: int = 0) -> Float[np.ndarray, "n B D"]:
-        """n independent draws at every point."""
+        """n independent draws at every point; ValueError unless n is an integer from 0 on."""
+        n = integer_at_least(0, "n", n)
         return self._raw(self._marginal.sample(jax.random.key(seed), (n,)))
 
     def modes(self) -> list[Modes]:
@@ -86,16 +88,34 @@ class Prediction:
         return [Modes(self._raw(found.locations), found.shares) for found in modes(self._marginal)]
 
     def density(self, output: int, y: Float[ArrayLike, "G"]) -> Float[np.ndarray, "B G"]:
-        """Density of one output by itself at G values of it, in units of 1 / y."""
+        """Density of one output by itself at G values of it, in units of 1 / y.
+
+        Raises:
+            ValueError: output is not one of 0 to D - 1, or y has another shape.
+        """
+        if output not in range(len(self.scale)) or np.ndim(y) != 1:
+            raise ValueError(
+                f"output must be 0 to {len(self.scale) - 1} and y of shape (G,), got {output!r} and {np.shape(y)}"
+            )
         part = jax.tree.map(lambda leaf: leaf[..., [output]], (self._marginal.means, self._marginal.variances))
         standard = (np.asarray(y, float)[None, :, None] - self.shift[output]) / self.scale[output]
         of_point = Mixture(self._marginal.log_weights[:, None], *(leaf[:, None] for leaf in part))
         return np.exp(np.asarray(of_point.log_prob(standard.astype(np.float32)), float)) / self.scale[output]
 
     def log_prob(self, y: ArrayLike) -> Float[np.ndarray, "B"]:
-        """log p(y | x) in nats at one y a point, (B, D), or (B,) for a single output."""
+        """log p(y | x) in nats at one y a point.
+
+        Args:
+            y: (B, D), or (B,) for a single output, in units of the labels.
+
+        Raises:
+            ValueError: y has another shape.
+        """
         y = np.asarray(y, float)
         y = y[:, None] if y.ndim == 1 and len(self.scale) == 1 else y
+        expected = (self.standard.means.shape[1], len(self.scale))
+        if y.shape != expected:
+            raise ValueError(f"y must have shape {expected}, one row for each point predicted, got {y.shape}")
         standard = jnp.asarray((y - self.shift) / self.scale, jnp.float32)
         return np.asarray(self._marginal.log_prob(standard), float) - np.log(self.scale).sum()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 
 from milb.ask_tell.columns import Table
@@ -53,7 +54,12 @@ class State:
     def tell(self, rows: list[int], table: Table, replace: bool) -> None:
         """Take in labels of rows, if any; ValueError as `Learner.tell`, and then nothing has changed."""
         names, labels = self._checked_names(table), dict(self.labels)
+        given: dict[int, Float[np.ndarray, "D"]] = {}
         for row, y in zip(rows, table.values, strict=True):
+            twice = given.get(row, y)
+            if not (np.isnan(twice).any() or np.array_equal(twice, y)):
+                raise ValueError(f"row {row} is given twice, as {twice} and as {y}")
+            given[row] = y
             before = labels.get(row)
             if not (replace or before is None or np.isnan(before).any() or np.array_equal(before, y)):
                 raise ValueError(f"row {row} was told as {before}, now {y}; replace=True takes the new label")
@@ -94,6 +100,14 @@ class State:
         rows, (extra_x, extra_y) = self.rows(), self.extras()
         y = np.array([self.labels[row] for row in rows], float).reshape(len(rows), self.n_outputs)
         return np.concatenate([self.pool.values[rows], extra_x]), np.concatenate([y, extra_y])
+
+    def copied_labels(self) -> dict[int, Float[np.ndarray, "D"]]:
+        """What was told of rows of the pool, by row, rising; the caller's own."""
+        return {row: self.labels[row].copy() for row in sorted(self.labels)}
+
+    def curve_table(self) -> pd.DataFrame:
+        """`curve`, one row for each number of labels n, rising: nll, nll_error, unconditional_nll, certificate_high."""
+        return pd.DataFrame.from_dict(self.curve, orient="index").sort_index().rename_axis("n")
 
     @property
     def chosen_by_user(self) -> bool:

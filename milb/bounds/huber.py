@@ -84,7 +84,7 @@ def log_overlap_gap(members: GaussianMixture, member_weights: ArrayLike | None =
         member_weights: w_z, (E,), summing to 1; None for equal weights.
 
     Returns:
-        (...), log gap; -inf for a single component.
+        (...), log of the gap in nats; -inf for a single component.
 
     Raises:
         ValueError: no ensemble axis, member_weights not (E,) or not weights.

@@ -24,7 +24,7 @@ from milb.plots.style import figure, strategy_style
 LINEAR_BELOW = 10.0  # nats, of an error axis that has to show values that are not positive
 # What the released code calls its strategies, and what milb calls the same computation.
 RELEASED_NAMES = {"random": "random", "mi-lb": "mi-lb-released"}
-_NLL_LABEL = "test NLL, mean over points (nats)"
+NLL_LABEL = "test NLL, mean over points (nats)"
 
 
 class Recorded(NamedTuple):
@@ -42,7 +42,7 @@ def read_recorded(path: Path) -> Recorded:
 
 
 @figure
-def learning_curves(table: pd.DataFrame, column: str = "nll_mean", label: str = _NLL_LABEL) -> Figure:
+def learning_curves(table: pd.DataFrame, column: str = "nll_mean", label: str = NLL_LABEL) -> Figure:
     """A column of a table of runs against the number of labels.
 
     The mean over runs (line with markers), their range (band) and each run (thin line). The mean ends where the first
@@ -126,7 +126,7 @@ def against_released(table: pd.DataFrame, released: pd.DataFrame, notes: Sequenc
         looks |= {"label": f"{strategy_style(name)['label']}: released code", "linestyle": (0, (3, 3))}
         errors.plot(runs.index, runs, **looks, mfc="white", ms=6.5, lw=1.0, zorder=1.5)
     log_axis(errors, table["nll_mean"])
-    errors.set(xlabel="labels n", ylabel=_NLL_LABEL)
+    errors.set(xlabel="labels n", ylabel=NLL_LABEL)
     _draw_shares(saturation, shares)
     handles, labels = errors.get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside lower center", ncols=4)
@@ -161,7 +161,7 @@ def _runs(table: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
 def _scored_by_mi_lb(table: pd.DataFrame) -> pd.DataFrame:
     if "saturated_share" in table and table["saturated_share"].notna().any():
         return table[table["saturated_share"].notna()]
-    raise ValueError("the table must have a column saturated_share with values: runs of a strategy that uses MI-LB")
+    raise ValueError("the table must have a column saturated_share with values")
 
 
 def _draw_runs(ax: Axes, strategies: dict[str, pd.DataFrame]) -> None:

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from milb.plots.curves import log_axis
+from milb.plots.curves import NLL_LABEL, log_axis
 from milb.plots.layout import few_ticks, placed_by_hand
 from milb.plots.style import GUIDE, figure, strategy_style
 
@@ -26,7 +26,6 @@ ORACLES = {
     "ternary": 1.328,
 }  # means over the test sets of seeds 0-4; the double-well's is not known
 _TITLES = {"multimodal": "multimodal", "double_well": "coupled double-well", "ternary": "ternary phases"}
-_NLL = "test NLL, mean over points (nats)"
 _PAPER = {"color": "#777777", "lw": 3.5, "alpha": 0.45, "solid_capstyle": "butt"}
 
 
@@ -51,7 +50,7 @@ def learning_curves(table: pd.DataFrame, strategies: Sequence[str], oracles: Map
     fig, axes = plt.subplots(1, len(spreads), figsize=(2.9 * len(spreads), 3.3), squeeze=False)
     for ax, (benchmark, strategy_spreads) in zip(axes[0], spreads.items(), strict=True):
         _draw_spreads(ax, benchmark, strategy_spreads, strategies, oracles)
-    axes[0, 0].set_ylabel(_NLL)
+    axes[0, 0].set_ylabel(NLL_LABEL)
     marks = _marks(list(axes[0]))
     fig.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=min(6, len(marks)))
     return fig
@@ -88,7 +87,7 @@ def ticked_curves(spreads: Spreads, ticked: Mapping[str, bool], oracles: Mapping
         low, high = min(every["min"].min(), oracles.get(benchmark, np.inf)), every["max"].max()
         ax.set(xlim=(0, 1.05 * every.index.max()), ylim=(0.9 * low if low > 0 else None, 1.1 * high))
         few_ticks(ax)
-    axes[0].set_ylabel(_NLL)
+    axes[0].set_ylabel(NLL_LABEL)
     marks = _marks(axes)
     fig.legend(marks.values(), marks.keys(), loc="upper center", bbox_to_anchor=(0.5, 0.22), ncols=4)
     return fig

@@ -56,7 +56,7 @@ class DoubleWell(Problem):
             n_pool=400, n_test=100, n_initial=40, n_rounds=2, n_query=5, n_members=2, n_components=3, width=16,
             batch_size=32, steps_per_label=1,
         ),
-        # Batches of 64 keep four strategies on three seeds under two minutes on two cores.
+        # Batches of 64 keep notebook 05 short on two cores.
         "demo": _PAPER.replace(
             n_pool=5_000, n_test=1_000, n_rounds=6, n_query=25, n_members=4, width=64, batch_size=64,
         ),

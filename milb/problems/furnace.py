@@ -43,7 +43,7 @@ class Pathway(NamedTuple):
     avrami: float  # m
     hardness: float  # GPa, of the fully converted phase without dopant
     hardening: float  # GPa per mol % of dopant
-    hardness_error: float  # GPa
+    hardness_std: float  # GPa
     first_grain: float  # d_0, micrometres
     coarsening: float  # K at the reference temperature, square micrometres per hour
     coarsening_energy: float
@@ -145,7 +145,7 @@ def tables(seed: int = 0, n_pool: int = 600, n_labelled: int = 24) -> tuple[pd.D
 
 @partial(jax.jit, static_argnames="pathway")
 def _outcome(pathway: Pathway, x: Array) -> tuple[Array, Array, Array]:
-    """Log nucleation rate (n,), and mean and standard error of both outputs, (n, 2), if this pathway wins."""
+    """Log nucleation rate (n,), and mean and standard deviation of both outputs, (n, 2), if this pathway wins."""
     temperature, time, dopant = x.T
     inverse = (1 / REFERENCE - 1 / (temperature + 273.15)) / GAS_CONSTANT  # mol / kJ
     log_rate = pathway.nucleation_energy * inverse + pathway.dopant_effect * (dopant - EQUAL_DOPANT)
@@ -155,5 +155,5 @@ def _outcome(pathway: Pathway, x: Array) -> tuple[Array, Array, Array]:
     hardness = AMORPHOUS_HARDNESS + conversion * (full - AMORPHOUS_HARDNESS)
     coarsening = pathway.coarsening * jnp.exp(pathway.coarsening_energy * inverse)
     grain = jnp.sqrt(pathway.first_grain**2 + coarsening * time)
-    errors = jnp.stack([jnp.full_like(grain, pathway.hardness_error), 0.02 + 0.05 * grain], axis=1)
-    return log_rate, jnp.stack([hardness, grain], axis=1), errors
+    spreads = jnp.stack([jnp.full_like(grain, pathway.hardness_std), 0.02 + 0.05 * grain], axis=1)
+    return log_rate, jnp.stack([hardness, grain], axis=1), spreads

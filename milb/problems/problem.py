@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -31,14 +31,15 @@ class Problem(ABC):
         name: its key in `milb.problems.PROBLEMS`.
         input_names, output_names: one name a column.
         protocols: settings of a run for each of the scales "smoke", "demo" and "paper".
-        offline_protocols, offline_seed: settings of plain supervised training on a large set, and its dataset's seed.
+        offline_protocols, offline_seed: settings of plain supervised training on a large set, where the problem has
+            some, and its dataset's seed.
     """
 
     name: str
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     protocols: dict[str, Protocol]
-    offline_protocols: dict[str, Protocol]
+    offline_protocols: ClassVar[dict[str, Protocol]] = {}
     offline_seed: int
 
     @property
@@ -105,8 +106,10 @@ class Problem(ABC):
         return self.protocols[scale]
 
     def offline_protocol(self, scale: str) -> Protocol:
-        """The settings of `milb.training.fit_offline` on this problem; ValueError as `protocol`."""
+        """The settings of `milb.training.fit_offline` on this problem; ValueError as `protocol`, or for lack of any."""
         check_scale(scale)
+        if scale not in self.offline_protocols:
+            raise ValueError(f"{self.name} has no protocol for training offline")
         return self.offline_protocols[scale]
 
     def offline_dataset(self, scale: str) -> Dataset:

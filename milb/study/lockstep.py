@@ -35,7 +35,7 @@ from milb.problems import PROBLEMS
 from milb.protocol import Options, Protocol
 from milb.strategy import Pool, Scored, Strategy
 from milb.study.grid import Group
-from milb.study.progress import Progress
+from milb.study.progress import Progress, clipped
 from milb.training import fit_buffer, negative_log_likelihood
 
 
@@ -219,7 +219,7 @@ class Lockstep:
                     of_seed = None if proposal.scores is None else proposal.scores[s]
                     record |= selection_record(of_seed, saturated[a][s], self.scaled_x[s], picked, available)
                     if s == 0 and of_seed is not None:
-                        scores[a] = of_seed[self.subset]
+                        scores[a] = clipped(of_seed[self.subset])
                 metrics[s, a] = [record.get(name, np.nan) for name in COLUMNS]
         progress.metrics.append(metrics)
         progress.seconds.append(seconds)

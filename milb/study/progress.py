@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import ArrayLike, Float16
 
 from milb import store as files
 from milb.history import COLUMNS
@@ -22,7 +23,8 @@ class Progress:
     Attributes:
         rows: (seeds, arms, n_final), dataset rows labelled so far, in order; 0 behind them.
         metrics: per round, (seeds, arms, COLUMNS); seconds are a run's share of its group's.
-        scores: per acquisition, (arms, subset) of the first seed, float16, NaN where a strategy has none.
+        scores: per acquisition, (arms, subset) of the first seed, float16 (see `clipped`), NaN where a strategy has
+            none.
         test_nll: (seeds, arms, n_test) of the last models.
         seconds: per round, of the wall: training, then scoring and selection of each arm.
     """
@@ -122,6 +124,12 @@ def _is_whole(content: bytes) -> bool:
             return file.testzip() is None
     except Exception:  # as above
         return False
+
+
+def clipped(scores: ArrayLike) -> Float16[np.ndarray, "*shape"]:
+    """Scores as they are kept, to draw them: in half precision, and none beyond its largest number, 65,504."""
+    largest = np.finfo(np.float16).max
+    return np.clip(np.asarray(scores, float), -largest, largest).astype(np.float16)
 
 
 def _as_columns(metrics: np.ndarray, columns: list[str]) -> np.ndarray:

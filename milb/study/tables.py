@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from milb.history import subset_of
-from milb.study.progress import Damaged, peek
+from milb.study.progress import Damaged, clipped, peek
 
 CURVE_COLUMNS = [
     *("source", "benchmark", "strategy", "options", "seed", "scale", "n", "test_nll"),
@@ -106,7 +106,7 @@ def picks(
             "picks": rows,
             "subset": subset,
             "scored": np.array(kept),
-            "scores": arrays["scores"][:, [settings["arms"].index(name) for name in kept]],
+            "scores": clipped(arrays["scores"][:, [settings["arms"].index(name) for name in kept]]),
         }
     raise ValueError(f"{store} has no group of {benchmark!r}")
 

@@ -172,7 +172,11 @@ def test_one_label_is_enough_for_a_strategy_if_told_so():
     assert learner.ask(1).shape == (1,)
     learner.tell(learner.pending, [[3.0, 4.0]])
     assert learner.ask(2).shape == (2,) and np.isfinite(learner.predict(X).mean).all()
+    assert learner.strategy == "mi-lb" and learner.curve.empty
     report = learner.report()
+    assert learner.curve.index.tolist() == [1] and learner.curve["certificate_high"].tolist() == [
+        report.certificate[0.9]
+    ]
     assert report.n == 1 and np.isnan(report.nll) and np.isfinite(list(report.certificate.values())).all()
 
 
@@ -255,6 +259,8 @@ def test_a_call_that_is_refused_changes_nothing():
     with pytest.raises(ValueError, match=r"row 0 was told as \[.*\], now \[9. 9.\]; replace=True takes the new label"):
         learner.tell([0], [[9, 9]])
     learner.tell([0], [[9, 9]], replace=True)
+    with pytest.raises(ValueError, match=r"row 0 is given twice, as \[1. 2.\] and as \[3. 4.\]"):
+        learner.tell([0, 0], [[1, 2], [3, 4]], replace=True)
     assert learner.labels[0].tolist() == [9, 9]
 
 

@@ -71,3 +71,21 @@ def test_units_beyond_float32(prediction, unit):
 def test_refuses_levels(prediction, levels):
     with pytest.raises(ValueError, match="levels must lie between 0 and 1"):
         prediction.quantiles(levels)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: p.log_prob(np.zeros((2, 1))), r"y must have shape \(2, 2\), .*got \(2, 1\)"),
+        (lambda p: p.log_prob([0.0, 1]), r"y must have shape \(2, 2\), .*got \(2,\)"),
+        (lambda p: p.log_prob(np.zeros((5, 2))), r"y must have shape \(2, 2\), .*got \(5, 2\)"),
+        (lambda p: p.density(2, [0.0]), r"output must be 0 to 1 .*got 2"),
+        (lambda p: p.density(-1, [0.0]), r"output must be 0 to 1 .*got -1"),
+        (lambda p: p.density(0, 0.0), r"y of shape \(G,\), got 0 and \(\)"),
+        (lambda p: p.samples(-1), "n must be an integer >= 0, got -1"),
+        (lambda p: p.samples(2.5), "n must be an integer >= 0, got 2.5"),
+    ],
+)
+def test_other_shapes_are_refused(prediction, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(prediction)

@@ -72,3 +72,8 @@ def test_tables():
     assert labels.iloc[-1, 1:].isna().all() and labels.iloc[:-1].notna().all(axis=None)
     with pytest.raises(ValueError, match="n_labelled must be from 1 to n_pool = 3, got 4"):
         tables(0, 3, 4)
+
+
+def test_a_problem_without_offline_training_says_so():
+    with pytest.raises(ValueError, match="furnace has no protocol for training offline"):
+        Furnace().offline_protocol("demo")
