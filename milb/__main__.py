@@ -13,6 +13,8 @@ from milb.devices import use_cpu_cores, version_stamp
 from milb.problems import PROBLEMS
 from milb.protocol import SCALES
 
+MOST_SEEDS = 10_000
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0 when all is done, 3 when a study has runs left for another call, 2 for what cannot be asked."""
@@ -80,7 +82,10 @@ def _seeds(text: str) -> list[int]:
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
         if match is None or int(match[1]) > int(match[2] or match[1]):
             raise argparse.ArgumentTypeError(f"must be numbers and rising ranges, such as 0-4 or 0,2; got {text!r}")
-        seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
+        more = range(int(match[1]), int(match[2] or match[1]) + 1)
+        if len(seeds) + more.stop - more.start > MOST_SEEDS:
+            raise argparse.ArgumentTypeError(f"must be at most {MOST_SEEDS:,} seeds, got {text!r}")
+        seeds += more
     return seeds
 
 

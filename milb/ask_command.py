@@ -6,13 +6,14 @@ import argparse
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from milb.ask_tell import DEFAULT_STRATEGY, Learner
+from milb.store import locked
 from milb.strategy import STRATEGIES
 from milb.tables import PoolTable, read_labels, read_pool, write_rows
 
@@ -45,9 +46,14 @@ def ask(options: argparse.Namespace) -> int:
 
     Only the last labels are written to the state file first when nothing is left to ask, which is an error, too.
     With a state file the batch is on disk there before it is in the output file: whenever the command is killed, the
-    same call gives the same batch.
+    same call gives the same batch. Of two calls with one state file at a time, the second is an error.
     """
     _check_files(options)
+    with nullcontext() if options.state is None else locked(_target(options.state)):
+        return _ask(options)
+
+
+def _ask(options: argparse.Namespace) -> int:
     pool = read_pool(options.pool, options.id, options.outputs)
     rows, y = read_labels(options.labels, pool, options.outputs)
     with _warnings_in_a_line():

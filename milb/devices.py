@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import math
-import operator
+import numbers
 import os
 import platform
 from typing import Any
@@ -14,6 +14,7 @@ import jax
 
 _SINGLE_THREADED = "--xla_cpu_multi_thread_eigen=false"
 _LEVEL = "--xla_backend_optimization_level"
+MOST_DEVICES = 1_024
 
 
 def use_cpu_cores(n: int | None = None) -> None:
@@ -30,14 +31,14 @@ def use_cpu_cores(n: int | None = None) -> None:
         n: devices to make; None takes one for every core this process may use.
 
     Raises:
-        ValueError: n is not a positive integer.
-        RuntimeError: JAX is already running with another number of CPU devices. (Already so: nothing happens.)
+        ValueError: n is not an integer from 1 to `MOST_DEVICES`.
+        RuntimeError: JAX is running already, and not by a call of this with the same n (after which nothing happens).
     """
     if n is None:
         n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(n, bool) or not hasattr(n, "__index__") or operator.index(n) < 1:
-        raise ValueError(f"n must be a positive integer or None, got {n!r}")
-    n = operator.index(n)
+    if isinstance(n, bool) or not isinstance(n, numbers.Integral) or not 1 <= n <= MOST_DEVICES:
+        raise ValueError(f"n must be an integer from 1 to {MOST_DEVICES:,} or None, got {n!r}")
+    n = int(n)
     if jax.config.jax_num_cpu_devices == n and _SINGLE_THREADED in os.environ.get("XLA_FLAGS", ""):
         return
     try:
@@ -45,7 +46,7 @@ def use_cpu_cores(n: int | None = None) -> None:
     except RuntimeError as error:
         raise RuntimeError(
             f"use_cpu_cores({n}) came after the first JAX operation, which started JAX with "
-            f"{jax.local_device_count('cpu')} CPU device(s); call it first, or restart the kernel"
+            f"{jax.local_device_count('cpu')} CPU device(s) and other settings; call it first, or restart the kernel"
         ) from error
     flags = [os.environ.get("XLA_FLAGS", ""), _SINGLE_THREADED]
     if _LEVEL not in flags[0] and not importlib.metadata.entry_points(group="jax_plugins"):

@@ -106,7 +106,7 @@ def run(path: Path, scale: str, prepare_only: bool = False) -> Path:
     copy = paths.writable(folder if scale == "demo" else folder / scale) / path.name
     known = papermill.inspect_notebook(str(path)) if scale == "smoke" else {}
     papermill.execute_notebook(
-        str(path),
+        str(path.resolve()),
         str(copy),
         parameters={"scale": scale} | {name: SMOKE[name] for name in SMOKE if name in known},
         cwd=str(CHECKOUT),
@@ -217,6 +217,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     notebooks = options.notebooks or sorted((CHECKOUT / "notebooks").glob("*.ipynb"))
     if not notebooks:
         parser.error(f"found no notebooks in {CHECKOUT / 'notebooks'}; name them")
+    missing = [str(path) for path in notebooks if not path.is_file()]
+    if missing:
+        parser.error(f"no such notebook: {', '.join(missing)}")
+    if os.environ.get("MILB_HOME"):
+        os.environ["MILB_HOME"] = str(paths.root())  # kernels run in another folder
     names = [path.name for path in notebooks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if options.command != "refresh" and twice:
@@ -225,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"--jobs must be at least 1, got {options.jobs}")
     if options.command == "run" and len(notebooks) > 1:
         alone = [sys.executable, "-m", "milb.notebooks", "run", options.scale]
-        statuses = side_by_side([[*alone, str(path)] for path in notebooks], options.jobs)
+        statuses = side_by_side([[*alone, str(path.resolve())] for path in notebooks], options.jobs)
         failed = [path.name for path, status in zip(notebooks, statuses, strict=True) if status]
         if failed:
             sys.exit(f"failed: {', '.join(failed)}")

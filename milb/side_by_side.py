@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,13 +19,18 @@ import ctypes, os, signal, sys
 os.sched_setaffinity(0, map(int, sys.argv[1].split(",")))
 PR_SET_PDEATHSIG = 1
 ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-os.execvp(sys.argv[2], sys.argv[2:])
+if os.getppid() != int(sys.argv[2]):  # it has ended already
+    sys.exit(128 + signal.SIGTERM)
+os.execvp(sys.argv[3], sys.argv[3:])
 """
 _INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
+GRACE = ((3, signal.SIGINT), (10, signal.SIGTERM))  # seconds to end by itself, and what comes then
 
 
 def side_by_side(commands: Sequence[Sequence[str]], jobs: int) -> list[int]:
-    """Run commands, `jobs` at a time, and wait for all of them, whatever becomes of one; none begins after a Ctrl-C.
+    """Run commands, `jobs` at a time, and wait for all of them, whatever becomes of one.
+
+    After a Ctrl-C none begins, and those that run are ended if they do not end by themselves.
 
     Where the system knows which cores a process may use (Linux), this process's are dealt out among the jobs, so that
     `milb.use_cpu_cores()` makes as many devices as the command has cores. On a GPU each job may take its share of
@@ -48,15 +55,19 @@ def side_by_side(commands: Sequence[Sequence[str]], jobs: int) -> list[int]:
     for job in range(jobs):
         free.put(cores[job * len(cores) // jobs : (job + 1) * len(cores) // jobs])
 
-    interrupted = threading.Event()
+    interrupted, beginning = threading.Event(), threading.Lock()
+    running: list[subprocess.Popen[bytes]] = []
 
     def run(command: Sequence[str]) -> int:
         share = free.get()
-        pin = [sys.executable, "-c", _PIN, ",".join(map(str, share))] if share else []
+        pin = [sys.executable, "-c", _PIN, ",".join(map(str, share)), str(os.getpid())] if share else []
         try:
-            if interrupted.is_set():
-                return -signal.SIGINT
-            status = subprocess.run([*pin, *command], env=environment).returncode
+            with beginning:
+                if interrupted.is_set():
+                    return -signal.SIGINT
+                process = subprocess.Popen([*pin, *command], env=environment)
+                running.append(process)
+            status = process.wait()
             if status in _INTERRUPTED:  # seen here before the main thread hears of it
                 interrupted.set()
             return status
@@ -66,6 +77,20 @@ def side_by_side(commands: Sequence[Sequence[str]], jobs: int) -> list[int]:
     with ThreadPoolExecutor(jobs) as threads:
         try:
             return list(threads.map(run, commands))
-        except BaseException:  # Ctrl-C reaches the commands that run by itself
-            interrupted.set()
+        except BaseException:  # a terminal's Ctrl-C reaches the commands, too; a signal to this process alone does not
+            with beginning:
+                interrupted.set()
+            for seconds, number in GRACE:
+                _end(running, seconds, number)
             raise
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]], seconds: float, number: signal.Signals) -> None:
+    """Give processes so long to end, all together, and then a signal to those that have not."""
+    until = time.monotonic() + seconds
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0, until - time.monotonic()))
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(number)

@@ -11,6 +11,7 @@ import pytest
 
 from milb import __main__ as command
 from milb.ask_tell import Learner, settings, state
+from milb.store import locked
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:MI-LB is saturated")]
 
@@ -82,6 +83,16 @@ def test_state_keeps_the_batch_until_it_is_measured(folder, capsys):
     assert "1 rows, asked before and not in labels.csv yet" in capsys.readouterr().out
     add_labels(batch[:1])
     assert ask(*again) == 0 and not set(asked()["id"]) & set(batch)
+
+
+def test_one_call_at_a_time_works_on_a_state(folder, capsys):
+    (folder / ".lab.npz.1.tmp").write_bytes(b"of a call that was killed while it wrote")
+    with locked(folder / "lab.npz"):
+        (folder / ".lab.npz.1.tmp").write_bytes(b"again")
+        assert ask("--state", "lab.npz") == 2
+        assert "another process is working on" in capsys.readouterr().err and not (folder / "next.csv").exists()
+    assert ask("--state", "lab.npz", "--no-report") == 0
+    assert not list(folder.glob(".*.tmp"))
 
 
 def test_a_slip_in_a_label_may_be_mended_and_a_label_not_lost(folder, capsys):

@@ -4,6 +4,7 @@ import ast
 import base64
 import io
 import json
+import os
 import re
 import tokenize
 from pathlib import Path
@@ -293,6 +294,13 @@ def test_few_strategies_at_smoke_scale_only(monkeypatch, tmp_path, scale, inject
     assert set(notebooks.assigned_names(cell)) == injected
 
 
+def test_a_relative_home_is_the_same_for_kernels(monkeypatch, small, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MILB_HOME", "home")
+    notebooks.main(["prepare", "demo", str(small)])
+    assert os.environ["MILB_HOME"] == str(tmp_path / "home")
+
+
 @pytest.mark.slow
 def test_notebooks_side_by_side_and_those_that_failed(monkeypatch, small, tmp_path, capfd):
     monkeypatch.setenv("MILB_HOME", str(tmp_path))
@@ -315,6 +323,8 @@ def test_notebooks_side_by_side_and_those_that_failed(monkeypatch, small, tmp_pa
         ["draw"],
         ["run", "--jobs", "0", "demo"],
         ["run", "demo", "a/1.ipynb", "b/1.ipynb"],
+        ["run", "demo", "missing.ipynb"],
+        ["refresh", "notebooks"],
     ],
 )
 def test_wrong_commands_are_refused(arguments, capsys):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from milb.side_by_side import side_by_side
+from milb.side_by_side import _PIN, side_by_side
 
 
 def python(code, *arguments):
@@ -84,6 +84,34 @@ def test_commands_end_with_the_process_that_began_them(tmp_path):
     while status.exists() and ") Z " not in status.read_text():
         assert time.monotonic() < patience, "the command went on"
         time.sleep(0.01)
+
+
+SLOW = "import os, sys, time; print(os.getpid(), file=open(sys.argv[1], 'w'), flush=True); time.sleep(60)"
+PARENT = """
+import signal, sys
+from milb import side_by_side
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it unless told so
+side_by_side.GRACE = ((0.1, signal.SIGTERM),)
+side_by_side.side_by_side([sys.argv[1:]], 1)
+"""
+
+
+def test_an_interrupt_of_this_process_alone_ends_the_commands(tmp_path):
+    process = subprocess.Popen(python(PARENT, *python(SLOW, tmp_path / "pid")), stderr=subprocess.DEVNULL)
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) != 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no such signal")
+def test_a_command_does_not_begin_without_the_process_that_began_it(tmp_path):
+    cores, gone = ",".join(map(str, os.sched_getaffinity(0))), "0"
+    command = python(TOUCH, tmp_path / "late", 0, 0)
+    assert subprocess.run([sys.executable, "-c", _PIN, cores, gone, *command]).returncode == 128 + signal.SIGTERM
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("jobs", [0, -1])

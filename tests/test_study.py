@@ -311,6 +311,52 @@ def test_store_and_archive_agree_on_more_rounds(here, there, store, tmp_path, ta
     assert contents(tar) == {path.name: path.read_bytes()} and names(folder) == [path.name]
 
 
+@pytest.mark.parametrize("here", [2, 3])
+def test_rounds_that_went_another_way_are_set_aside(here, store, tmp_path, tar):
+    folder, group = tmp_path / "store", small()
+    packed = put_rounds(store, tmp_path / "packed", 2)
+    progress, made = runner.load(packed, group)
+    progress.metrics[1] = progress.metrics[1] + 1  # as another device may have had it
+    runner.save(packed, group, progress, made)
+    theirs = packed.read_bytes()
+    archive.pack(packed.parent, tar)
+    path = put_rounds(store, folder, here)
+    ours = path.read_bytes()
+    with pytest.warns(UserWarning, match="has other rounds than .*; set aside as"):
+        study.run([group], folder, archive=tar, time_limit=0, progress=False)
+    assert path.read_bytes() == ours == contents(tar)[path.name]
+    assert path.with_name(f"{path.name}.unreadable").read_bytes() == theirs
+    with pytest.warns(UserWarning, match="has other rounds than.*replaced by that of"):  # and the other way round
+        path = put_rounds(store, tmp_path / "late", 1)
+        progress, made = runner.load(path, group)
+        progress.metrics[0] = progress.metrics[0] + 1
+        runner.save(path, group, progress, made)
+        study.run([group], path.parent, archive=tar, time_limit=0, progress=False)
+    assert path.read_bytes() == ours
+
+
+def test_a_file_of_something_else_travels_in_the_archive(store, tmp_path, tar):
+    put_rounds(store, tmp_path / "packed", 2)
+    np.savez(tmp_path / "packed" / "other.npz", a=np.ones(3))
+    archive.pack(tmp_path / "packed", tar)
+    study.run([small()], tmp_path / "store", archive=tar, time_limit=0, progress=False)
+    assert names(tmp_path / "store") == names(tmp_path / "packed")
+
+
+def test_what_is_no_file_is_not_read(store, tmp_path):
+    path = put_rounds(store, tmp_path / "store", 2)
+    (path.parent / "folder.npz").mkdir()
+    (path.parent / "dangling.npz").symlink_to(tmp_path / "nowhere")
+    assert len(study.curves(path.parent)) == 12
+    with pytest.raises(ValueError, match="store must be a folder, got an empty name"):
+        study.run([small()], "")
+
+
+def test_makers_of_files_that_did_not_note_rounds():
+    header = {"made": [{"devices": "A"}, {"devices": "B"}]}
+    assert [study.maker(header, r)["devices"] for r in range(3)] == ["A", "B", "B"]
+
+
 def test_a_damaged_file_of_the_store_is_replaced_from_the_archive_and_kept(store, tmp_path, tar):
     path = put_rounds(store, tmp_path / "store", 2)
     archive.pack(path.parent, tar)
@@ -494,6 +540,8 @@ def test_a_group_is_handed_out_again_while_it_gets_further(monkeypatch, rounds):
         (["--benchmark", "none"], "unknown benchmark 'none'"),
         (["--seeds", "x"], "argument --seeds: must be numbers and rising ranges, such as 0-4 or 0,2; got 'x'"),
         (["--seeds", "5-3"], "argument --seeds: must be numbers and rising ranges"),
+        (["--seeds", "0-9999999999"], "argument --seeds: must be at most 10,000 seeds, got '0-9999999999'"),
+        (["--store", ""], "store must be a folder, got an empty name"),
         (["--time-limit", "nan"], "time_limit must be a number of seconds"),
         (["--archive", "/nowhere/all.tar"], "the archive's folder /nowhere does not exist"),
         (["--runs-per-group", "0"], "runs_per_group must be an integer >= 1"),

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import AutoLocator, LogFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import AutoLocator, LogFormatter, LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
 from milb.plots.style import strategy_style
 
@@ -74,17 +74,19 @@ def placed_by_hand(width: float, height: float) -> Figure:
 def few_ticks(ax: Axes) -> None:
     """Few ticks an axis, none of them minor: ticks are most of the time that drawing a small figure takes.
 
-    Set limits first. Axes that are neither linear nor logarithmic, and ticks set by hand, stay as they are.
+    Set limits first. Axes that are neither linear nor logarithmic to base 10, and ticks set by hand, stay as they are.
     """
     for axis in (ax.xaxis, ax.yaxis):
         locator = axis.get_major_locator()
         low, high = sorted(axis.get_view_interval())
         few = MaxNLocator(4, steps=[1, 2, 5, 10])
         if isinstance(locator, LogLocator):
+            if axis.get_transform().base != 10:
+                continue
             by_decade = LogLocator() if high > 100 * low else LogLocator(subs=(1, 2, 5))
-            axis.set_major_locator(by_decade if high > 10 * low else few)
-            if high <= 100 * low and isinstance(axis.get_major_formatter(), LogFormatter):
-                axis.set_major_formatter("{x:g}")  # that one leaves most of them without a label
+            axis.set_major_locator(by_decade if high >= 10 * low else few)
+            if high <= 100 * low and isinstance(axis.get_major_formatter(), LogFormatter):  # labels few of them
+                axis.set_major_formatter("{x:g}" if high >= 10 * low else ScalarFormatter())
         elif isinstance(locator, AutoLocator):
             axis.set_major_locator(few)
         else:

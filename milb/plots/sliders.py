@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import PIL.Image
 from IPython.display import Image, display
@@ -52,19 +53,21 @@ class _Layout:
 
     def __init__(self) -> None:
         self.places: list[Bbox] = []
-        self.size: tuple[float, ...] = ()
+        self.shape: list[Any] = []
         self.needs = np.zeros(0)
 
     def drawn(self, make: Callable[[], Figure]) -> FigureCanvasAgg:
         """A figure on its canvas, with the panels where they were unless they need more space around them."""
         with matplotlib.rc_context({"axes.titley": 1.0}):  # else each title looks for ticks that it might meet
             fig = make()
+        plt.close(fig)  # no second owner, and no second picture in a notebook
         canvas, engine = FigureCanvasAgg(fig), fig.get_layout_engine()
         if engine is None or isinstance(engine, PlaceHolderLayoutEngine):  # placed by hand: nothing to find
             canvas.draw()
             return canvas
-        size = tuple(fig.get_size_inches())
-        known = len(self.places) == len(fig.axes) and size == self.size
+        grids = [ax.get_subplotspec() for ax in fig.axes]
+        shape = [*fig.get_size_inches(), *(grid and grid.get_geometry() for grid in grids)]
+        known = shape == self.shape
         if known:
             fig.set_layout_engine("none")
             for ax, place in zip(fig.axes, self.places, strict=True):
@@ -77,8 +80,9 @@ class _Layout:
             fig.set_layout_engine(engine)
             for ax in fig.axes:
                 ax.set_in_layout(True)
+            canvas.draw()
         canvas.draw()  # the engine comes to rest at the second time
-        self.places, self.size, self.needs = [ax.get_position(original=True) for ax in fig.axes], size, needs
+        self.places, self.shape, self.needs = [ax.get_position(original=True) for ax in fig.axes], shape, needs
         return canvas
 
 

@@ -8,6 +8,9 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Float
+
 from milb import store as files
 from milb.study.progress import Damaged, peek
 
@@ -89,17 +92,22 @@ def _unpack(content: bytes, target: Path, archive: Path) -> bool:
     stored = target.read_bytes() if target.exists() else None
     if stored == content:
         return True
-    ours, theirs = -1 if stored is None else _rounds(target, stored), _rounds(archive / target.name, content)
-    if theirs > ours:
+    ours, theirs = _rounds(target, stored), _rounds(archive / target.name, content)
+    n_ours, n_theirs = (-1 if rounds is None else len(rounds) for rounds in (ours, theirs))
+    shared = min(n_ours, n_theirs)
+    same = shared < 1 or np.array_equal(ours[:shared], theirs[:shared], equal_nan=True)
+    parted = "" if same else "has other rounds than"
+    if n_theirs > n_ours:
         with files.locked(target):
-            if stored is not None and ours < 1:
-                files.set_aside(target, "damaged or foreign", then=f"replaced by that of {archive}")
+            if stored is not None and (parted or n_ours < 1):
+                files.set_aside(target, parted or "damaged or foreign", then=f"replaced by that of {archive}")
             _put(target, content)
         return True
-    if theirs < 1:
+    if parted or n_theirs < 1:
         aside = files.spare_name(target)
         _put(aside, content)
-        warnings.warn(f"{target.name} in {archive} is damaged or foreign; set aside as {aside}", stacklevel=4)
+        why = f"{parted} {target}" if parted else "is damaged or foreign"
+        warnings.warn(f"{target.name} in {archive} {why}; set aside as {aside}", stacklevel=4)
     return False
 
 
@@ -108,10 +116,12 @@ def _put(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def _rounds(path: Path, content: bytes) -> int:
-    """Finished rounds in a group's file; 0 of a file of something else, -1 of a damaged one."""
+def _rounds(path: Path, content: bytes | None) -> Float[np.ndarray, "rounds seeds arms"] | None:
+    """Errors of a group's models, round by round; of no round in a whole file of something else, None in no such."""
     try:
-        stored = peek(path, content)
+        stored = None if content is None else peek(path, content)
     except Damaged:
-        return -1
-    return 0 if stored is None else len(stored[1]["metrics"])
+        return None
+    if stored is None:
+        return None if content is None else np.zeros((0, 1, 1))
+    return stored[1]["metrics"][..., stored[0]["columns"].index("nll_mean")]

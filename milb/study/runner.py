@@ -55,7 +55,7 @@ def run(
 
     Raises:
         ValueError: a group was begun on other devices or with other versions, and `elsewhere` is False; a time limit
-            that is negative or no number; the archive's name is that of a file that is no tar file.
+            that is negative or no number; store is empty; the archive's name is that of a file that is no tar file.
         OSError: the store or the archive cannot be written, or is not the one that a cluster's workers write.
 
     Warns:
@@ -63,6 +63,8 @@ def run(
     """
     if time_limit is not None and not time_limit >= 0:
         raise ValueError(f"time_limit must be a number of seconds, not negative, or None, got {time_limit}")
+    if not os.fspath(store):
+        raise ValueError("store must be a folder, got an empty name")
     store = Path(store).expanduser().resolve()
     if store.exists() and not store.is_dir():
         raise NotADirectoryError(f"the store must be a folder; {store} is a file")

@@ -39,6 +39,8 @@ def results(store: str | os.PathLike[str]) -> Iterator[tuple[dict, dict[str, np.
 
 def _groups(store: str | os.PathLike[str]) -> Iterator[tuple[Path, dict, dict[str, np.ndarray]]]:
     for path in sorted(Path(store).glob("*.npz")):
+        if not path.is_file():
+            continue
         try:
             stored = peek(path, path.read_bytes())
         except Damaged as error:
@@ -49,7 +51,12 @@ def _groups(store: str | os.PathLike[str]) -> Iterator[tuple[Path, dict, dict[st
 
 
 def maker(header: dict[str, Any], round: int) -> dict[str, Any]:
-    """Devices, versions and date of what made a round of a group, from the header of its file."""
+    """Devices, versions and date of what made a round of a group, from the header of its file.
+
+    Files from before rounds were noted (`first_round`) tell it of the first and the last round only.
+    """
+    if round == 0:
+        return header["made"][0]
     return [made for made in header["made"] if made.get("first_round", 0) <= round][-1]
 
 

@@ -21,14 +21,30 @@ def ticks_of(scale, low, high):
 
 @pytest.mark.parametrize(
     ("scale", "low", "high"),
-    [("linear", 0, 1), ("linear", 5, -3), ("linear", 1e-9, 2e-9), ("log", 1, 1e4), ("log", 20, 60), ("log", 3, 50)],
+    [
+        ("linear", 0, 1),
+        ("linear", 5, -3),
+        ("linear", 1e-9, 2e-9),
+        ("log", 1, 1e4),
+        ("log", 20, 60),
+        ("log", 3, 50),
+        ("log", 1, 10),
+        ("log", 1, 9.9),
+        ("log", 12345.6, 12345.7),
+        ("linear", 12345.6, 12345.7),
+    ],
 )
 def test_two_to_six_ticks_all_labelled(scale, low, high):
     values, labels = ticks_of(scale, low, high)
-    assert 2 <= len(values) <= 6 and all(labels)
+    assert 2 <= len(values) <= 6 and all(labels) and len(set(labels)) == len(labels)
 
 
 def test_other_scales_and_ticks_by_hand_stay():
+    fig, ax = plt.subplots()
+    ax.set_yscale("log", base=2)
+    before = ax.yaxis.get_major_locator()
+    layout.few_ticks(ax)
+    assert ax.yaxis.get_major_locator() is before
     values, _ = ticks_of("symlog", -1e3, 1e3)
     assert np.min(np.abs(values)) < 10 < np.max(np.abs(values))
     fig, ax = plt.subplots()

@@ -153,6 +153,26 @@ def test_no_text_grows_over_the_edge_or_a_neighbour(grow):
         assert np.abs(ax.get_position().extents - expected.get_position().extents).max() < 0.02
 
 
+def test_a_label_that_has_grown_is_whole_under_any_engine():
+    layout = sliders._Layout()
+    for last in (1_000, 100_000, 100_000):
+        fig, ax = plt.subplots(figsize=(4, 2), layout="tight")
+        ax.plot([1, 2, 3])
+        ax.twinx().plot([1, last])
+        canvas = layout.drawn(lambda fig=fig: fig)
+        assert fig.get_tightbbox().x1 * fig.dpi <= canvas.get_width_height()[0]
+    assert plt.get_fignums() == []
+
+
+def test_a_panel_does_not_take_the_place_of_another():
+    layout = sliders._Layout()
+    for removed, is_left in ((1, True), (0, False)):
+        fig, axes = plt.subplots(1, 2, layout="constrained")
+        axes[removed].remove()
+        (ax,) = layout.drawn(lambda fig=fig: fig).figure.axes
+        assert (ax.get_position().x0 < 0.4) == is_left
+
+
 def test_a_title_stands_clear_of_a_power_of_ten():
     @plots.figure
     def panel():
