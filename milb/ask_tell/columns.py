@@ -177,7 +177,7 @@ def checked_k(k: Any, n_left: int) -> int:
     if isinstance(k, bool) or not hasattr(k, "__index__"):
         raise ValueError(f"k must be an integer, got {k!r}")
     if n_left == 0:
-        raise ValueError("nothing is left to ask: every row of the pool is labelled or failed")
+        raise ValueError("nothing is left to ask: every row of the pool is labelled, failed or pending")
     if not 1 <= operator.index(k) <= n_left:
         raise ValueError(f"k must be from 1 to the {n_left} rows that are left, got {k}")
     return operator.index(k)

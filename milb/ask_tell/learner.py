@@ -119,17 +119,17 @@ class Learner:
     labels = property(lambda self: self._state.copied_labels(), doc="Outputs (D,) by row of the pool, NaN: failed.")
     curve = property(lambda self: self._state.curve_table(), doc="A frame of all that `report` found, by n (nats).")
 
-    def ask(self, k: int) -> Int[np.ndarray, "k"]:
+    def ask(self, k: int, more: bool = False) -> Int[np.ndarray, "k"]:
         """Rows of the pool to measure next, the most wanted first.
 
-        While rows of the last batch are not told, it is these that are returned, whatever k.
+        While rows of the last batch are not told, it is these that are returned, as many as they are and whatever k.
 
         Args:
-            k: how many, 1 to the number of rows left.
+            k: how many, 1 to the number of rows left, with `more` less those pending.
+            more: ask k rows besides the pending ones, which go on; strategies that keep a distance keep it from them.
 
         Returns:
-            (k,), distinct rows of the pool, none of them labelled or failed; or the rows still pending, as many as
-            they are.
+            (k,), distinct rows of the pool, none of them labelled or failed.
 
         Raises:
             ValueError: k out of range, nothing left, or a strategy of your own that picks what it must not.
@@ -138,11 +138,12 @@ class Learner:
         Warns:
             UserWarning: MI-LB is saturated, where the strategy uses it; an output is constant over the labels.
         """
-        if not self._state.pending:
-            k = columns.checked_k(k, self.n_left)
-            picked = self._pick(k)
-            self._state.pending = checked_picks(picked, picks.available(self._state), k, "ask").tolist()
-        return self.pending
+        if self._state.pending and not more:
+            return self.pending
+        k = columns.checked_k(k, self.n_left - len(self.pending))
+        asked = checked_picks(self._pick(k), picks.askable(self._state), k, "ask")
+        self._state.pending += asked.tolist()
+        return asked
 
     def tell(self, indices: Any, y: Any, replace: bool = False) -> None:
         """What was measured, in any order and in parts; of rows that were never asked, too.

@@ -27,12 +27,19 @@ def available(state: State) -> np.ndarray:
     return mask
 
 
+def askable(state: State) -> np.ndarray:
+    """(N,), rows of the pool that are neither labelled nor failed nor pending."""
+    mask = available(state)
+    mask[state.pending] = False
+    return mask
+
+
 def by_design(state: State, x: Float[np.ndarray, "N dx"], extra_x: Float[np.ndarray, "e dx"], k: int) -> Array:
-    """k-center-greedy on scaled inputs: far from the mean, then far from all that was told, failed or picked."""
-    centres = np.concatenate([x[sorted(state.labels)], extra_x])
+    """k-center-greedy on scaled inputs: far from the mean, then far from all that was told, failed or asked."""
+    centres = np.concatenate([x[sorted({*state.labels, *state.pending})], extra_x])
     buffer = np.zeros((capacity(len(centres)), x.shape[1]), np.float32)
     buffer[: len(centres)] = centres
-    return k_center(x, buffer, k, available(state), np.arange(len(buffer)) < len(centres))
+    return k_center(x, buffer, k, askable(state), np.arange(len(buffer)) < len(centres))
 
 
 def by_strategy(
@@ -47,12 +54,13 @@ def by_strategy(
 ) -> tuple[Int[Array, "k"], float]:
     """A strategy's picks, and the share of the rows left on which MI-LB is saturated, NaN if it does not score by it.
 
-    Extras stand behind the pool's rows, never available: strategies that look at labelled points see them, too.
+    Extras stand behind the pool's rows, never available: strategies that look at labelled points see them, too, and
+    the pending rows, which will be labelled.
     """
-    mask, padding = available(state), capacity(len(extra_x)) if len(extra_x) else 0
+    mask, padding = askable(state), capacity(len(extra_x)) if len(extra_x) else 0
     behind = np.repeat(x[:1], padding, axis=0)
     behind[: len(extra_x)] = extra_x
-    labelled = [*state.rows(), *range(len(x), len(x) + len(extra_x))]
+    labelled = [*sorted({*state.rows(), *state.pending}), *range(len(x), len(x) + len(extra_x))]
     rows = np.zeros(capacity(len(labelled)), np.int32)
     rows[: len(labelled)] = labelled
     pool = Pool(

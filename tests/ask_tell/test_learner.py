@@ -180,6 +180,32 @@ def test_one_label_is_enough_for_a_strategy_if_told_so():
     assert report.n == 1 and np.isnan(report.nll) and np.isfinite(list(report.certificate.values())).all()
 
 
+@pytest.mark.parametrize("strategy", ["mi-lb-maxdist", "core-set", "bait", "mi-lb", "random"])
+@pytest.mark.parametrize("n_told", [0, 7])
+def test_more_is_asked_while_others_are_measured(strategy, n_told):
+    learner = told(range(n_told), strategy=strategy) if n_told else new(strategy=strategy)
+    first = learner.ask(3).tolist()
+    second = learner.ask(2, more=True).tolist()
+    assert len({*first, *second, *range(n_told)}) == 5 + n_told
+    assert learner.pending.tolist() == learner.ask(1).tolist() == first + second
+    learner.tell(first[:1], Y[first[:1]])
+    assert learner.pending.tolist() == first[1:] + second
+    left = learner.n_left - 4
+    with pytest.raises(ValueError, match=f"k must be from 1 to the {left} rows that are left"):
+        learner.ask(left + 1, more=True)
+    assert len(learner.ask(left, more=True)) == left
+    with pytest.raises(ValueError, match="nothing is left to ask"):
+        learner.ask(1, more=True)
+
+
+def test_more_keeps_a_distance_from_what_is_pending():
+    learner = new()
+    together = learner.ask(5).tolist()
+    learner.withdraw()
+    apart = learner.ask(3).tolist() + learner.ask(2, more=True).tolist()
+    assert apart == together  # of a design, greedy: three and then two more are five
+
+
 def test_outputs_of_one_or_two_axes_integers_and_frames():
     one, two, frame = new(), new(), new(pd.DataFrame(X, columns=["a", "b"]))
     y = np.arange(7)
