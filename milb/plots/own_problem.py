@@ -125,7 +125,7 @@ def forecast(
         right.axvline(location, color="#D55E00", lw=0.8, ls=(0, (3, 2)))
         looks = {"fontsize": 8, "rotation": 90, "va": "top", "color": "#A04000", "ha": ("right", "left")[i % 2]}
         right.annotate(f"{100 * share:.0f} %", (location, 0.98), xycoords=("data", "axes fraction"), **looks)
-    right.set(xlabel=labels["output"], ylabel="density", title=f"{labels['input']}: {settings[step]:g}", ylim=(0, None))
+    right.set(xlabel=labels["output"], ylabel="density", title=f"at {settings[step]:g}", ylim=(0, None))
     right.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=2, borderaxespad=0)
     return fig
 
