@@ -55,6 +55,7 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--archive", metavar="FILE", help="keep all of the store in one tar file too")
     parser.add_argument("--scheduler", metavar="TCP://…", help="of a dask cluster, whose workers share the store")
     parser.add_argument("--elsewhere", action="store_true", help="go on with what other devices or versions began")
+    parser.add_argument("--split", action="store_true", help="begin with what a larger group has made of the runs")
     parser.add_argument("--runs-per-group", type=int, metavar="N", help="runs in lockstep; default: what memory holds")
     parser.add_argument(
         "--cpu-cores", type=int, default=1, metavar="N", help="CPU devices to spread members over; default 1"
@@ -70,7 +71,13 @@ def _study(options: argparse.Namespace) -> int:
     )
     with contextlib.nullcontext() if options.scheduler is None else study.connect(options.scheduler) as client:
         finished = study.run(
-            groups, options.store, options.time_limit, options.archive, options.elsewhere, client=client
+            groups,
+            options.store,
+            options.time_limit,
+            options.archive,
+            options.elsewhere,
+            client=client,
+            split=options.split,
         )
     print("finished" if finished else "not finished: the same call goes on", flush=True)
     return 0 if finished else 3

@@ -1,7 +1,7 @@
 """Adaptive gradient clipping of an ensemble: gradients no larger than a share of the parameters, unit by unit.
 
 Each rule takes gradients and parameters of this device's members, stacked on axis 0; the threshold; the number of all
-members; and the name of the device axis they are spread over.
+members; and names of the device axes they are spread over, if any.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 
-def _released(gradients: Any, parameters: Any, threshold: float, n_members: int, axis_name: str) -> Any:
+def _released(gradients: Any, parameters: Any, threshold: float, n_members: int, axes: tuple[str, ...]) -> Any:
     """optax.adaptive_grad_clip on arrays stacked over members, of a loss averaged over them (SPEC 1).
 
     Axes of a unit: (E,) of hidden kernels (E, in, out) and of all biases; (E, h, K) of a head's kernel
@@ -27,7 +27,7 @@ def _released(gradients: Any, parameters: Any, threshold: float, n_members: int,
 
     gradients = jax.tree.map(lambda gradient: gradient / n_members, gradients)
     here, unflatten = ravel_pytree(jax.tree.map(squares, (gradients, parameters)))
-    gradient_squares, parameter_squares = unflatten(jax.lax.psum(here, axis_name))
+    gradient_squares, parameter_squares = unflatten(jax.lax.psum(here, axes))
 
     def clip(gradient: Array, gradient_squares: Array, parameter_squares: Array) -> Array:
         allowed = threshold * jnp.maximum(jnp.sqrt(parameter_squares), 1e-3)
@@ -37,7 +37,7 @@ def _released(gradients: Any, parameters: Any, threshold: float, n_members: int,
     return jax.tree.map(clip, gradients, gradient_squares, parameter_squares)
 
 
-def _member(gradients: Any, parameters: Any, threshold: float, n_members: int, axis_name: str) -> Any:
+def _member(gradients: Any, parameters: Any, threshold: float, n_members: int, axes: tuple[str, ...]) -> Any:
     """Adaptive gradient clipping of each member by itself, as the method is defined."""
     clip = optax.adaptive_grad_clip(threshold)
     return jax.vmap(lambda g, p: clip.update(g, optax.EmptyState(), p)[0])(gradients, parameters)

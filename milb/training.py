@@ -69,7 +69,7 @@ def fit_offline(key: PRNGKey, x: ArrayLike, y: ArrayLike, protocol: Protocol) ->
     return jax.block_until_ready(fit_buffer(key, x, y, jnp.asarray(len(x)), protocol, replace=True))
 
 
-@partial(jax.jit, static_argnames=("protocol", "replace"))
+@partial(jax.jit, static_argnames=("protocol", "replace", "spread_members"))
 def fit_buffer(
     key: PRNGKey,
     x: Float[Array, "N dx"],
@@ -77,8 +77,9 @@ def fit_buffer(
     n_labelled: Int[Array, ""],
     protocol: Protocol,
     replace: bool = False,
+    spread_members: bool = True,
 ) -> Ensemble:
-    """`fit`, or with replacement `fit_offline`, without checks, for use inside jit."""
+    """`fit`, or with replacement `fit_offline`, unchecked, for use inside jit."""
     labelled = jnp.arange(len(x)) < n_labelled
     inputs, outputs = standardise(x, labelled), standardise(y, labelled)
     x = jnp.where(labelled[:, None], inputs(x), 0)
@@ -86,13 +87,16 @@ def fit_buffer(
     network = network_of(protocol, y.shape[1])
     init_key, batch_key = jax.random.split(key)
     parameters = initialise(init_key, network, protocol.n_members, x.shape[1])
-    train = jax.shard_map(
-        partial(_train, network=network, protocol=protocol, replace=replace),
-        mesh=mesh_for(protocol.n_members),
-        in_specs=(PartitionSpec(_AXIS), PartitionSpec(), PartitionSpec(), PartitionSpec(), PartitionSpec()),
-        out_specs=PartitionSpec(_AXIS),
-        check_vma=False,
-    )
+    axes = (_AXIS,) if spread_members else ()
+    train = partial(_train, network=network, protocol=protocol, replace=replace, axes=axes)
+    if spread_members:
+        train = jax.shard_map(
+            train,
+            mesh=mesh_for(protocol.n_members),
+            in_specs=(PartitionSpec(_AXIS), PartitionSpec(), PartitionSpec(), PartitionSpec(), PartitionSpec()),
+            out_specs=PartitionSpec(_AXIS),
+            check_vma=False,
+        )
     return Ensemble(train(parameters, batch_key, x, y, n_labelled), inputs, outputs, network)
 
 
@@ -152,8 +156,9 @@ def _train(
     network: MixtureDensityNetwork,
     protocol: Protocol,
     replace: bool,
+    axes: tuple[str, ...],
 ) -> Any:
-    """The whole training of this device's members, in standardised units."""
+    """The whole training of this device's members, in standardised units; the others are along `axes`."""
     adam = optax.scale_by_adam(b1=0.9, b2=0.999, eps=1e-8)
     decay = optax.add_decayed_weights(protocol.weight_decay)
     clip, draw = CLIPS[protocol.clip], minibatch_with_replacement if replace else minibatch
@@ -167,7 +172,7 @@ def _train(
         rows, row_weights = draw(jax.random.fold_in(key, t), len(x), n_labelled, protocol.batch_size)
         gradient = jax.vmap(jax.grad(loss_of_member), in_axes=(0, None, None, None))
         gradients = gradient(parameters, x[rows], y[rows], row_weights)
-        gradients = clip(gradients, parameters, protocol.clip_threshold, protocol.n_members, _AXIS)
+        gradients = clip(gradients, parameters, protocol.clip_threshold, protocol.n_members, axes)
         updates, adam_state = adam.update(gradients, adam_state)
         updates, _ = decay.update(updates, optax.EmptyState(), parameters)
         rate = learning_rate(t, steps, protocol)

@@ -26,7 +26,7 @@ def test_released_clip_equals_optax_on_stacked_arrays():
     mesh = mesh_for(1)
     spec = jax.sharding.PartitionSpec()
     clip = jax.jit(jax.shard_map(
-        lambda g, p: CLIPS["released"](g, p, 0.1, 4, "devices"), mesh=mesh, in_specs=(spec, spec), out_specs=spec,
+        lambda g, p: CLIPS["released"](g, p, 0.1, 4, ("devices",)), mesh=mesh, in_specs=(spec, spec), out_specs=spec,
         check_vma=False,
     ))  # fmt: skip
 
@@ -46,8 +46,8 @@ def test_released_clip_equals_optax_on_stacked_arrays():
 @pytest.mark.exhaustive
 def test_member_clip_is_blind_to_other_members():
     gradients, parameters = tree_like_parameters(1, scale=3.0), tree_like_parameters(2, scale=0.1)
-    clipped = CLIPS["member"](gradients, parameters, 0.1, 4, "devices")
+    clipped = CLIPS["member"](gradients, parameters, 0.1, 4, ("devices",))
     alone = jax.tree.map(lambda leaf: leaf[:1], (gradients, parameters))
-    for a, b in zip(jax.tree.leaves(clipped), jax.tree.leaves(CLIPS["member"](*alone, 0.1, 1, "devices")), strict=True):
+    for a, b in zip(jax.tree.leaves(clipped), jax.tree.leaves(CLIPS["member"](*alone, 0.1, 1, ())), strict=True):
         np.testing.assert_allclose(a[:1], b, rtol=1e-6)
     assert not np.allclose(clipped["params"]["layers_0"]["kernel"], gradients["params"]["layers_0"]["kernel"])

@@ -32,28 +32,11 @@ from milb.history import (
 )  # fmt: skip
 from milb.mdn import Ensemble
 from milb.problems import PROBLEMS
-from milb.protocol import Options, Protocol
+from milb.protocol import Options
 from milb.strategy import Pool, Scored, Strategy
 from milb.study.grid import Group
 from milb.study.progress import Progress, clipped
-from milb.training import fit_buffer, negative_log_likelihood
-
-
-@partial(jax.jit, static_argnames="protocol")
-def train(
-    keys: Key[Array, "seeds"], data: Data, rows: Int[Array, "seeds arms n_max"], n: Int[Array, ""], protocol: Protocol
-) -> tuple[Ensemble, Float[Array, "seeds arms T"]]:
-    """Every run's ensemble on its first n rows, and its negative log-likelihood at every test point.
-
-    Arms of a seed share key and dataset, hence initial networks and mini-batch draws, made once. The number of steps
-    is the same for all, so the loop's trip count carries no axis of runs.
-    """
-
-    def of_run(key: Array, data: Data, rows: Array) -> tuple[Ensemble, Array]:
-        ensemble = fit_buffer(key, data.x[rows], data.y[rows], n, protocol)
-        return ensemble, negative_log_likelihood(ensemble, data.test_x, data.test_y)
-
-    return jax.vmap(jax.vmap(of_run, in_axes=(None, None, 0)))(keys, data, rows)
+from milb.study.training import train
 
 
 class Proposals(NamedTuple):

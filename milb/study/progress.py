@@ -70,18 +70,21 @@ def load(path: Path, group: Group) -> tuple[Progress, list[dict[str, Any]]]:
     try:
         if header["settings"] != group.settings:
             raise ValueError("it holds another group")
-        progress = Progress(
-            arrays["rows"].astype(np.int32),
-            list(_as_columns(arrays["metrics"], header["columns"])),
-            list(arrays.get("scores", ())),
-            [row[np.isfinite(row)].tolist() for row in arrays["seconds"]],
-            arrays.get("test_nll"),
-        )
-        _check(progress, group)
-        return progress, list(header["made"])
+        return checked(from_arrays(header, arrays), group), list(header["made"])
     except (KeyError, ValueError, TypeError) as error:
         files.set_aside(path, error)
         return Progress.new(group), []
+
+
+def from_arrays(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Progress:
+    """A state from what `save` has written; KeyError, ValueError or TypeError where that is not whole."""
+    return Progress(
+        arrays["rows"].astype(np.int32),
+        list(_as_columns(arrays["metrics"], header["columns"])),
+        list(arrays.get("scores", ())),
+        [row[np.isfinite(row)].tolist() for row in arrays["seconds"]],
+        arrays.get("test_nll"),
+    )
 
 
 class Damaged(ValueError):
@@ -139,8 +142,8 @@ def _as_columns(metrics: np.ndarray, columns: list[str]) -> np.ndarray:
     return table
 
 
-def _check(progress: Progress, group: Group) -> None:
-    """ValueError unless this is a state that the group goes through."""
+def checked(progress: Progress, group: Group) -> Progress:
+    """The same; ValueError unless it is a state that the group goes through."""
     protocol, done = group.protocol, len(progress.metrics)
     runs = (len(group.seeds), len(group.arms))
     if progress.rows.shape != (*runs, protocol.n_final) or not 1 <= done <= protocol.n_rounds + 1:
@@ -152,3 +155,4 @@ def _check(progress: Progress, group: Group) -> None:
         raise ValueError("its rows repeat or are not in the pool")
     if progress.finished(group) and (progress.test_nll is None or progress.test_nll.shape != (*runs, protocol.n_test)):
         raise ValueError("it has no test NLL of the last models")
+    return progress

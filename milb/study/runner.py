@@ -21,6 +21,7 @@ from milb.study.archive import located, pack, synchronise
 from milb.study.grid import Group
 from milb.study.lockstep import Lockstep
 from milb.study.progress import load, save
+from milb.study.split import rounds_of_larger
 
 
 def run(
@@ -31,6 +32,7 @@ def run(
     elsewhere: bool = False,
     progress: bool = True,
     client: Any = None,
+    split: bool = False,
 ) -> bool:
     """Run what is left of a study.
 
@@ -49,6 +51,8 @@ def run(
         progress: show a bar, which leaves nothing behind.
         client: a `dask.distributed.Client`, whose workers then run the groups, one task each; the store must be in a
             folder that all of them see. Groups should be as many as workers or more: see `runs_per_group` of `grid`.
+        split: a group without a file begins with the rounds that a larger group in the store has made of the same
+            runs, and the header says so: a few runs of a study go on by themselves, on a smaller machine say.
 
     Returns:
         Whether all groups are finished.
@@ -77,8 +81,8 @@ def run(
     runs = sum(len(group.arms) * len(group.seeds) for group in groups)
     with tqdm(total=rounds, desc=f"study of {runs} runs", disable=not progress, leave=False) as bar:
         if client is not None:
-            return _run_on_cluster(client, groups, store, deadline, archive, elsewhere, bar)
-        return all([_run_group(group, store, deadline, archive, elsewhere, bar) for group in groups])
+            return _run_on_cluster(client, groups, store, deadline, archive, elsewhere, split, bar)
+        return all([_run_group(group, store, deadline, archive, elsewhere, split, bar) for group in groups])
 
 
 def _run_on_cluster(
@@ -88,6 +92,7 @@ def _run_on_cluster(
     deadline: float | None,
     archive: Path | None,
     elsewhere: bool,
+    split: bool,
     bar: tqdm,
 ) -> bool:
     seen: dict[Group, tuple[int, int]] = {}  # when a group's file was written, and the rounds in it
@@ -106,7 +111,7 @@ def _run_on_cluster(
             pack(store, archive)
         return bar.n
 
-    call = partial(_work, store=store, deadline=deadline, elsewhere=elsewhere)
+    call = partial(_work, store=store, deadline=deadline, elsewhere=elsewhere, split=split)
     finished = cluster.run_on(client, call, groups, look)
     look()
     for group in groups:
@@ -115,14 +120,20 @@ def _run_on_cluster(
     return all(finished.values())
 
 
-def _work(group: Group, store: Path, deadline: float | None, elsewhere: bool) -> bool:
+def _work(group: Group, store: Path, deadline: float | None, elsewhere: bool, split: bool) -> bool:
     """What a worker of a cluster does."""
     time_limit = None if deadline is None else max(0.0, deadline - time.time())
-    return run([group], store, time_limit, elsewhere=elsewhere, progress=False)
+    return run([group], store, time_limit, elsewhere=elsewhere, progress=False, split=split)
 
 
 def _run_group(
-    group: Group, store: Path, deadline: float | None, archive: Path | None, elsewhere: bool, bar: tqdm
+    group: Group,
+    store: Path,
+    deadline: float | None,
+    archive: Path | None,
+    elsewhere: bool,
+    split: bool,
+    bar: tqdm,
 ) -> bool:
     path = store / f"{group.name}.npz"
     progress, made = load(path, group)
@@ -132,8 +143,13 @@ def _run_group(
     try:
         with files.locked(path):
             progress, made = load(path, group)  # whoever held the lock may have gone on
+            if split and not progress.metrics:
+                progress, made = rounds_of_larger(store, group)
+                if progress.finished(group):
+                    save(path, group, progress, made)
             made = _made_here(path, made, len(progress.metrics), elsewhere)
             bar.update(len(progress.metrics))
+            bar.refresh()  # a first round may take minutes
             lockstep = None
             while not progress.finished(group):
                 started = time.time()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,9 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import milb
-from milb import Mixture, acquisition, bounds, devices, selection, training
+from milb import Mixture, acquisition, bounds, devices, selection, study, training
+from milb.checks import Data
 from milb.problems import PROBLEMS
 from milb.protocol import Protocol
+from milb.study.training import run_by_run, together
 
 
 class Size(NamedTuple):
@@ -117,6 +120,20 @@ def train() -> None:
         show(f"training step, {name}", steps, "ms", f"floor {floor:.2f} ms, released {size.released_step_ms} ms")
 
 
+def lockstep() -> None:
+    """Milliseconds a step and run of 12 runs in a study: all together, and one after the other."""
+    for name in SIZES:
+        arms = ("random", "variance", "mi-lb", "mi-lb-ties", "bait", "core-set")
+        (group,) = study.grid([name], arms, (0, 1), runs_per_group=12, min_steps=20, max_steps=20, n_test=100)
+        seeds, n = (2, len(arms)), group.protocol.n_final
+        x, y = labels(SIZES[name])
+        data = Data(*(jnp.asarray(np.stack([a] * 2)) for a in (x, y, x[:100], y[:100])))
+        keys, rows = jax.random.split(jax.random.key(0), 2), jnp.broadcast_to(jnp.arange(n), (*seeds, n))
+        for how in (together, run_by_run):
+            seconds = timed(partial(how, keys, data, rows, jnp.asarray(n), group.protocol))
+            show(f"lockstep, {name}, {how.__name__}", [s / 20 / 12 for s in seconds], "ms")
+
+
 def spread_over_points(bound: Callable[[Mixture], Any], members: Mixture) -> Callable[[], Any]:
     """A call that computes a bound of mixtures which lie spread over all devices."""
     mesh = devices.mesh_for(members.means.shape[1])
@@ -207,7 +224,15 @@ def bait() -> None:
         show(f"BAIT, dim {128 * n_coefficients:,}", seconds, "s", note)
 
 
-SECTIONS = {"train": train, "gap": gap, "certificate": certificate, "score": score, "select": select, "bait": bait}
+SECTIONS = {
+    "train": train,
+    "lockstep": lockstep,
+    "gap": gap,
+    "certificate": certificate,
+    "score": score,
+    "select": select,
+    "bait": bait,
+}
 
 
 def main() -> None:

@@ -1,0 +1,57 @@
+"""Runs of a larger group that go on as a group of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from milb.study.grid import Group
+from milb.study.progress import Damaged, Progress, checked, from_arrays, peek
+
+
+def rounds_of_larger(store: Path, group: Group) -> tuple[Progress, list[dict[str, Any]]]:
+    """What another group in the store has made of this one's runs, and what made it; nothing where there is none.
+
+    The other has the same benchmark, scale and protocol, and at least this one's arms and seeds. Of several, the one
+    that has come furthest. Scores are those of a group's first seed: NaN where the other's is another.
+    """
+    best = Progress.new(group), []
+    for path in sorted(store.glob("*.npz")):
+        try:
+            stored = peek(path, path.read_bytes()) if path.is_file() else None
+        except Damaged:
+            continue
+        if stored is None or not _is_larger(stored[0]["settings"], group.settings):
+            continue
+        header, arrays = stored
+        if len(arrays["metrics"]) > len(best[0].metrics):
+            whole = from_arrays(header, arrays)
+            best = _part(whole, header["settings"], group), [made | {"group": path.stem} for made in header["made"]]
+    return best
+
+
+def _is_larger(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
+    same = all(theirs[key] == ours[key] for key in ("benchmark", "scale", "protocol"))
+    return same and all(set(ours[key]) < set(theirs[key]) or ours[key] == theirs[key] for key in ("arms", "seeds"))
+
+
+def _part(whole: Progress, settings: dict[str, Any], group: Group) -> Progress:
+    seeds = [settings["seeds"].index(seed) for seed in group.seeds]
+    arms = [settings["arms"].index(str(arm)) for arm in group.arms]
+    runs = np.ix_(seeds, arms)
+    scored = [scores[arms] if seeds[0] == 0 else np.full_like(scores[arms], np.nan) for scores in whole.scores]
+    shares = len(seeds) / len(settings["seeds"]), len(arms) / len(settings["arms"])
+    seconds = [
+        [training * shares[0] * shares[1], *(selection[a] * shares[0] for a in arms if selection)]
+        for training, *selection in whole.seconds
+    ]
+    part = Progress(
+        whole.rows[runs],
+        [metrics[runs] for metrics in whole.metrics],
+        scored,
+        seconds,
+        None if whole.test_nll is None else whole.test_nll[runs],
+    )
+    return checked(part, group)

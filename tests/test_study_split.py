@@ -1,0 +1,152 @@
+"""Runs train one after the other as they do together, and go on apart from their group."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from milb import __main__ as command
+from milb import study
+from milb.history import COLUMNS, TRAINING
+from milb.study import runner, training
+from milb.study.grid import grid
+from milb.study.lockstep import Lockstep
+from milb.study.progress import Progress, load
+
+ARMS = ("random", "variance-sbal:sbal_temperature=0.1", "core-set")
+RESULTS = slice(0, COLUMNS.index("train_seconds"))
+
+
+def group_of(arms=ARMS, seeds=(0, 1), **changes):
+    (group,) = grid(["ternary"], arms, seeds, "smoke", runs_per_group=60, max_steps=20, **changes)
+    return group
+
+
+def at_first(group):
+    lock, progress = Lockstep(group), Progress.new(group)
+    return lock._keys(TRAINING, 0), lock.data, jnp.asarray(progress.rows), jnp.asarray(40), group.protocol
+
+
+def test_runs_one_after_the_other_train_as_they_do_together():
+    arguments = at_first(group_of())
+    (one, one_nll), (all_, all_nll) = training.run_by_run(*arguments), training.together(*arguments)
+    assert one.inputs.mean.shape == (2, 3, 8)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(all_), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(one_nll, all_nll, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_two_devices_share_the_runs_or_the_members_of_each():
+    code = """
+import milb
+milb.use_cpu_cores(2)
+import numpy as np
+from tests.test_study_split import at_first, group_of, training
+for arms in (("random", "core-set"), ("random",)):
+    ensembles, nll = training.train(*at_first(group_of(arms, range(2 * len(arms) - 1))))
+    print(len(nll[0]), *np.asarray(nll.mean(-1)).ravel())
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    for line, (arms, seeds) in zip(result.stdout.splitlines(), ((2, 3), (1, 1)), strict=True):
+        n_arms, *values = map(float, line.split())
+        nll = training.train(*at_first(group_of(("random", "core-set")[:arms], range(seeds))))[1].mean(-1)
+        assert n_arms == arms
+        np.testing.assert_allclose(values, nll.ravel(), rtol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """A store with a group that is finished, and one with the same group after its first round."""
+    whole, begun = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("begun")
+    group = group_of()
+    assert study.run([group], whole, progress=False)
+    lock, progress = Lockstep(group), Progress.new(group)
+    lock.advance(progress)
+    made = {"devices": "1 x abacus (cpu)", "versions": runner.versions(), "date": "2026-01-01", "first_round": 0}
+    runner.save(begun / f"{group.name}.npz", group, progress, [made])
+    return whole, begun
+
+
+def copied(store, folder):
+    (path,) = store.glob("*.npz")
+    folder.mkdir()
+    (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+def test_some_runs_of_a_group_go_on_as_one_of_their_own(begun, tmp_path, monkeypatch):
+    store = copied(begun[1], tmp_path / "store")
+    part, whole = group_of(ARMS[1:], (1,)), group_of()
+    trained = []
+    advance = Lockstep.advance
+    monkeypatch.setattr(Lockstep, "advance", lambda self, p: (trained.append(len(p.metrics)), advance(self, p)))
+    with pytest.raises(ValueError, match="begun elsewhere"):
+        study.run([part], store, progress=False, split=True)
+    assert study.run([part], store, progress=False, split=True, elsewhere=True)
+    assert trained == [1, 2], "the first round was there"
+    progress, made = load(store / f"{part.name}.npz", part)
+    expected, _ = load(begun[0] / f"{whole.name}.npz", whole)
+    np.testing.assert_array_equal(progress.rows[0], expected.rows[1, 1:])
+    for ours, theirs in zip(progress.metrics, expected.metrics, strict=True):
+        np.testing.assert_allclose(ours[0, :, RESULTS], theirs[1, 1:, RESULTS], rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(progress.test_nll[0], expected.test_nll[1, 1:], rtol=1e-3)
+    assert np.isnan(progress.scores[0]).all(), "those of seed 0 are not this group's"
+    assert np.isfinite(progress.scores[1][0]).all()
+    curves = study.curves(store)
+    assert curves.groupby(["strategy", "seed"])["n"].max().value_counts().to_dict() == {40: 4, 50: 2}
+    assert not curves.duplicated(["strategy", "seed", "n"]).any()
+    assert [(m["devices"], m["first_round"], m.get("group")) for m in made] == [
+        ("1 x abacus (cpu)", 0, whole.name),
+        (runner.describe(), 1, None),
+    ]
+
+
+def test_parts_of_a_finished_group_are_finished(begun, tmp_path, monkeypatch):
+    store = copied(begun[0], tmp_path / "store")
+    part, whole = group_of(ARMS[:1], (0, 1)), group_of()
+    monkeypatch.setattr(Lockstep, "advance", None)
+    assert study.run([part], store, progress=False, split=True)
+    progress, made = load(store / f"{part.name}.npz", part)
+    expected, _ = load(store / f"{whole.name}.npz", whole)
+    np.testing.assert_array_equal(progress.rows, expected.rows[:, :1])
+    np.testing.assert_array_equal(progress.test_nll, expected.test_nll[:, :1])
+    np.testing.assert_array_equal(progress.scores, np.stack(expected.scores)[:, :1])
+    assert [len(seconds) for seconds in progress.seconds] == [2, 2, 1]
+    assert made[0]["group"] == whole.name and made[0]["devices"] == runner.describe()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        group_of(ARMS[:1], (0, 2)),
+        group_of(("random", "mi-lb"), (0,)),
+        group_of(ARMS[:1], (0,), learning_rate=1e-3),
+    ],
+    ids=["seed", "arm", "protocol"],
+)
+def test_what_no_larger_group_has_is_begun_anew(other, begun, tmp_path):
+    store = copied(begun[0], tmp_path / "store")
+    assert not study.run([other], store, progress=False, split=True, time_limit=0)
+    assert not (store / f"{other.name}.npz").exists()
+    assert not study.run([group_of(ARMS[:1], (0,))], store, progress=False, time_limit=0), "not unless asked"
+
+
+def test_damaged_groups_are_not_split(begun, tmp_path):
+    store = copied(begun[0], tmp_path / "store")
+    (path,) = store.glob("*.npz")
+    path.write_bytes(path.read_bytes()[:-100])
+    assert not study.run([group_of(ARMS[:1], (0,))], store, progress=False, split=True, time_limit=0)
+    assert [file.name for file in store.glob("*.npz")] == [path.name], "and left where they are"
+
+
+def test_the_command_splits_too(begun, tmp_path, monkeypatch, capsys):
+    seen = {}
+    monkeypatch.setattr(study, "run", lambda *_, **options: seen.update(options) or True)
+    monkeypatch.setattr(command, "use_cpu_cores", lambda n: None)
+    assert command.main(["study", "--scale", "smoke", "--split", "--store", str(tmp_path)]) == 0
+    assert seen["split"]
