@@ -106,6 +106,24 @@ def test_some_runs_of_a_group_go_on_as_one_of_their_own(begun, tmp_path, monkeyp
     ]
 
 
+def test_a_run_in_two_groups_is_taken_from_the_one_further_on(begun, tmp_path):
+    store = copied(begun[1], tmp_path / "store")
+    part, whole = group_of(ARMS[1:], (1,)), group_of()
+    assert study.run([part], store, progress=False, split=True, elsewhere=True)
+    progress, made = load(store / f"{whole.name}.npz", whole)
+    Lockstep(whole).advance(progress)
+    progress.metrics[1][..., COLUMNS.index("nll_mean")] = 7.0
+    runner.save(store / f"{whole.name}.npz", whole, progress, made)
+    curves = study.curves(store)
+    of_part = (curves["seed"] == 1) & (curves["strategy"] != "random")
+    assert (curves.loc[~of_part & (curves["n"] == 45), "test_nll"] == 7).all()
+    assert (curves.loc[of_part & (curves["n"] == 45), "test_nll"] != 7).all()
+    assert list(dict.fromkeys(zip(curves["strategy"], curves["seed"], strict=True))) == [
+        (arm.partition(":")[0], seed) for arm in ARMS for seed in (0, 1)
+    ], "in the order in which they were first met"
+    assert study.picks(store, "ternary")["picks"].shape[:2] == (2, 3), "of the group of most runs"
+
+
 def test_parts_of_a_finished_group_are_finished(begun, tmp_path, monkeypatch):
     store = copied(begun[0], tmp_path / "store")
     part, whole = group_of(ARMS[:1], (0, 1)), group_of()

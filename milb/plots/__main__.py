@@ -26,14 +26,14 @@ def double_well_seed_0(data: Path) -> Figure:
 
 def learning_curves(data: Path) -> Figure:
     """The study's curves of the top-k strategies on the three benchmarks."""
-    table = study.read_curves(data)
+    table = study.in_common(study.read_curves(data))
     return study.learning_curves(table, study.TOP_K, study.ORACLES)
 
 
 def final_errors(data: Path) -> Figure:
     """All of the study's strategies at their last number of labels, beside the paper's tables."""
     paper = curves.read_recorded(data / "paper_tables.csv").table
-    return study.final_errors(study.read_curves(data), paper, study.ORACLES)
+    return study.final_errors(study.in_common(study.read_curves(data)), paper, study.ORACLES)
 
 
 def replayed_round(data: Path) -> Figure:

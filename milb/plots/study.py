@@ -37,6 +37,12 @@ def read_curves(data: Path) -> pd.DataFrame:
     return table.assign(order=order).sort_values(["order", "seed", "n"], kind="stable").drop(columns="order")
 
 
+def in_common(table: pd.DataFrame) -> pd.DataFrame:
+    """A benchmark's rows up to the last number of labels that every one of its runs has come to."""
+    ends = table.groupby(["benchmark", "strategy", "seed"])["n"].max().groupby("benchmark").min()
+    return table[table["n"] <= table["benchmark"].map(ends)]
+
+
 @figure
 def learning_curves(table: pd.DataFrame, strategies: Sequence[str], oracles: Mapping[str, float]) -> Figure:
     """Mean over seeds (line) and their range (band) of some strategies, a panel a benchmark.
@@ -144,6 +150,42 @@ def final_errors(table: pd.DataFrame, paper: pd.DataFrame, oracles: Mapping[str,
         "mean and range of our seeds": Line2D([], [], color="#333333", marker="o", lw=1.2),
         "range of the paper's": Line2D([], [], **_PAPER),
         "oracle": Line2D([], [], **GUIDE),
+    }
+    fig.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=3)
+    return fig
+
+
+@figure
+def beyond_the_others(table: pd.DataFrame, paper: pd.DataFrame, benchmark: str) -> Figure:
+    """The runs of one benchmark that have come furthest, seed by seed, and the paper's last errors beside them.
+
+    Args:
+        table: of a study, see the module.
+        paper: as `final_errors`; drawn behind the last number of labels: mean and range.
+        benchmark: whose runs.
+    """
+    ours = table[table["benchmark"] == benchmark]
+    common, last = in_common(ours)["n"].max(), ours["n"].max()
+    names = list(dict.fromkeys(ours.loc[ours["n"] == last, "strategy"]))
+    quoted = paper[paper["benchmark"] == benchmark].set_index("strategy")
+    fig, ax = plt.subplots(figsize=(7.2, 4.1))
+    if common < last:
+        ax.axvline(common, **GUIDE, label="all others end here")
+    for i, name in enumerate(names):
+        rows, style = ours[ours["strategy"] == name], strategy_style(name)
+        furthest = rows[rows.groupby("seed")["n"].transform("max") == last]
+        runs = furthest.pivot(index="n", columns="seed", values="test_nll")
+        ax.plot(runs.index, runs, color=style["color"], lw=0.7)
+        ax.plot(runs.index, runs.mean(axis=1), **style, ms=3.5, markevery=2)
+        if name in quoted.index:
+            at, (low, mean, high) = last * (1.035 + 0.02 * i), quoted.loc[name, ["min", "mean", "max"]].astype(float)
+            ax.plot([at, at], [low, high], color=style["color"], lw=3.5, alpha=0.45, solid_capstyle="butt")
+            ax.plot(at, mean, color=style["color"], marker=style["marker"], ms=6, ls="none")
+    log_axis(ax, pd.concat([ours.loc[ours["strategy"].isin(names), "test_nll"], quoted["min"]]))
+    ax.set(title=_TITLES.get(benchmark, benchmark), xlabel="labels n", ylabel=NLL_LABEL)
+    marks = _marks([ax]) | {
+        "one seed": Line2D([], [], color="#333333", lw=0.7),
+        f"the paper's mean and range, n = {last}": Line2D([], [], marker="o", ms=6, **_PAPER),
     }
     fig.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=3)
     return fig

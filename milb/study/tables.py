@@ -66,10 +66,11 @@ def curves(store: str | os.PathLike[str], statistics: bool = False) -> pd.DataFr
     Columns: source "milb"; benchmark; strategy; options, in which it differs from the protocol; seed; scale; n,
     labels it was trained on; test_nll, mean over test points (nats, raw units); seconds, the run's share of its
     group's wall time that round; device, jax and milb versions, and date, of what made that round. With `statistics`
-    also median and 10/90 % quantiles of the test points' NLL, the saturated share and seconds of scoring.
+    also median and 10/90 % quantiles of the test points' NLL, the saturated share and seconds of scoring. A run that is
+    in several groups (see `split` of `milb.study.run`) is taken from the one that has come furthest.
     """
     rows = []
-    for header, arrays in results(store):
+    for group, (header, arrays) in enumerate(sorted(results(store), key=_smallness)):
         settings = header["settings"]
         metrics = dict(zip(header["columns"], np.moveaxis(arrays["metrics"], -1, 0), strict=True))
         seconds = np.nansum([metrics["train_seconds"], metrics["score_seconds"]], axis=0)
@@ -82,9 +83,24 @@ def curves(store: str | os.PathLike[str], statistics: bool = False) -> pd.DataFr
                     n, nll = int(metrics["n"][r, s, a]), metrics["nll_mean"][r, s, a]
                     run = ("milb", settings["benchmark"], strategy, options, seed, settings["scale"])
                     more = [metrics[name][r, s, a] for name in STATISTICS] if statistics else []
-                    rows.append((*run, n, nll, seconds[r, s, a], *about[r], *more))
-    table = pd.DataFrame(rows, columns=[*CURVE_COLUMNS, *(STATISTICS if statistics else ())])
-    return table.drop_duplicates(["benchmark", "strategy", "options", "seed", "scale", "n"], ignore_index=True)
+                    rows.append((*run, n, nll, seconds[r, s, a], *about[r], *more, group))
+    table = pd.DataFrame(rows, columns=[*CURVE_COLUMNS, *(STATISTICS if statistics else ()), "group"])
+    return _furthest(table).drop(columns="group")
+
+
+def _smallness(group: tuple[dict, dict[str, np.ndarray]]) -> int:
+    n_seeds, n_arms, _ = group[1]["rows"].shape
+    return -n_seeds * n_arms
+
+
+def _furthest(table: pd.DataFrame) -> pd.DataFrame:
+    """Each run's rows from one group, where the run was first met."""
+    run = ["benchmark", "strategy", "options", "seed", "scale"]
+    place = table.assign(row=table.index).groupby(run)["row"].transform("min")
+    end = table.groupby([*run, "group"])["n"].transform("max")
+    table = table.assign(place=place, end=end)
+    table = table[table["end"] == table.groupby(run)["end"].transform("max")].drop_duplicates([*run, "n"])
+    return table.sort_values(["place", "n"], ignore_index=True).drop(columns=["place", "end"])
 
 
 def picks(
@@ -95,27 +111,26 @@ def picks(
     Returns:
         strategies (A,) and seeds (S,); picks (S, A, rounds, k), -1 where a run has not come; scored, names of the
         strategies whose scores (rounds, len(scored), subset), float16, of the dataset rows in subset, are there. From
-        the first group of the benchmark in the store; ValueError when there is none.
+        the benchmark's group of most runs in the store; ValueError when there is none.
     """
-    for header, arrays in results(store):
-        settings = header["settings"]
-        if settings["benchmark"] != benchmark:
-            continue
-        protocol = settings["protocol"]
-        first, k, total = protocol["n_initial"], protocol["n_query"], protocol["n_rounds"]
-        rows = arrays["rows"][..., first:].reshape(*arrays["rows"].shape[:2], total, k).copy()
-        rows[:, :, len(arrays["metrics"]) :] = -1
-        subset = subset_of(protocol["n_pool"])
-        kept = [name for name in scored if name in settings["arms"]]
-        return {
-            "strategies": np.array(settings["arms"]),
-            "seeds": np.array(settings["seeds"]),
-            "picks": rows,
-            "subset": subset,
-            "scored": np.array(kept),
-            "scores": clipped(arrays["scores"][:, [settings["arms"].index(name) for name in kept]]),
-        }
-    raise ValueError(f"{store} has no group of {benchmark!r}")
+    groups = [group for group in results(store) if group[0]["settings"]["benchmark"] == benchmark]
+    if not groups:
+        raise ValueError(f"{store} has no group of {benchmark!r}")
+    header, arrays = min(groups, key=_smallness)
+    settings = header["settings"]
+    protocol = settings["protocol"]
+    first, k, total = protocol["n_initial"], protocol["n_query"], protocol["n_rounds"]
+    rows = arrays["rows"][..., first:].reshape(*arrays["rows"].shape[:2], total, k).copy()
+    rows[:, :, len(arrays["metrics"]) :] = -1
+    kept = [name for name in scored if name in settings["arms"]]
+    return {
+        "strategies": np.array(settings["arms"]),
+        "seeds": np.array(settings["seeds"]),
+        "picks": rows,
+        "subset": subset_of(protocol["n_pool"]),
+        "scored": np.array(kept),
+        "scores": clipped(arrays["scores"][:, [settings["arms"].index(name) for name in kept]]),
+    }
 
 
 def export(store: str | os.PathLike[str], folder: str | os.PathLike[str], paper: pd.DataFrame) -> list[Path]:

@@ -3,6 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from milb.plots import layout
 
@@ -40,15 +41,14 @@ def test_two_to_six_ticks_all_labelled(scale, low, high):
 
 
 def test_other_scales_and_ticks_by_hand_stay():
-    fig, ax = plt.subplots()
+    ax = Figure().subplots()
     ax.set_yscale("log", base=2)
     before = ax.yaxis.get_major_locator()
     layout.few_ticks(ax)
     assert ax.yaxis.get_major_locator() is before
     values, _ = ticks_of("symlog", -1e3, 1e3)
     assert np.min(np.abs(values)) < 10 < np.max(np.abs(values))
-    fig, ax = plt.subplots()
+    ax = Figure().subplots()
     ax.set(xticks=[], yticks=[1, 2, 3, 4, 5, 6, 7, 8])
     layout.few_ticks(ax)
     assert len(ax.get_xticks()) == 0 and len(ax.get_yticks()) == 8
-    plt.close(fig)

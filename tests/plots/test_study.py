@@ -54,6 +54,31 @@ def test_final_errors_are_those_of_the_last_labels(table):
     assert [label.get_text() for label in fig.axes[0].get_yticklabels()] == ["Random", "MI-LB"]
 
 
+def test_what_all_runs_have_come_to(table):
+    ahead = table.drop(table.index[(table["benchmark"] == "ternary") & (table["seed"] == 1) & (table["n"] == 200)])
+    common = study.in_common(ahead)
+    assert common.groupby("benchmark")["n"].max().to_dict() == {"double_well": 200, "ternary": 150}
+    assert len(common) == 12 + 8
+    pd.testing.assert_frame_equal(study.in_common(table), table)
+
+
+def test_runs_beyond_the_others_beside_the_papers_ends(table):
+    paper = pd.DataFrame(
+        [("ternary", "random", 200, 0.2, 0.1, 0.3)], columns=["benchmark", "strategy", "n", "mean", "min", "max"]
+    )
+    behind = (table["seed"] == 1) & (table["strategy"] == "mi-lb") & (table["n"] == 200)
+    (ax,) = study.beyond_the_others(table[~behind], paper, "ternary").axes
+    lines = [(line.get_label(), list(line.get_xdata()), list(line.get_ydata())) for line in ax.lines]
+    assert ("all others end here", [150, 150], [0, 1]) in lines
+    means = {label: y for label, _, y in lines if label in ("Random", "MI-LB")}
+    assert means["Random"] == pytest.approx([0.9, 0.6, 0.45])
+    assert means["MI-LB"] == pytest.approx([0.3, 0.2, 0.15]), "of the seed that has come so far"
+    assert any(y == [0.1, 0.3] and min(x) > 200 for _, x, y in lines)
+    assert not any(
+        "end here" in line.get_label() for line in study.beyond_the_others(table, paper, "ternary").axes[0].lines
+    )
+
+
 def test_recorded_curves_are_ours_in_the_papers_order(tmp_path):
     rows = ["milb,ternary,mi-lb,,0,115,2", "milb,ternary,mi-lb,clip=member,0,115,2", "paper,ternary,mi-lb,,mean,550,2"]
     rows += ["milb,multimodal,mi-lb,,0,100,3"]
