@@ -94,6 +94,15 @@ def test_a_group_is_known_by_its_settings_but_not_by_its_block_size():
     assert len({small().name, small(clip="member").name, small(seeds=(0, 2)).name, small(arms=ARMS[:2]).name}) == 4
 
 
+def test_names_of_many_seeds_stay_short():
+    many, others, few = (
+        grid(["ternary"], ARMS, seeds, "smoke", runs_per_group=600)[0].name
+        for seeds in (range(200), (*range(199), 200), range(20))
+    )
+    assert many != others and many.rsplit("_", 1)[0] == "ternary_smoke_3-strategies_seed-0-and-199-more"
+    assert few.startswith("ternary_smoke_3-strategies_seed-0-1-2-3-")
+
+
 def assert_equals_one_by_one(group, folder, seed=1):
     progress = stored(group, folder)
     recorded = [COLUMNS.index(name) for name in COLUMNS if not name.endswith("seconds")]

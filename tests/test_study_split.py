@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tarfile
 
 import jax
 import jax.numpy as jnp
@@ -121,21 +122,52 @@ def test_a_run_in_two_groups_is_taken_from_the_one_further_on(begun, tmp_path):
     assert list(dict.fromkeys(zip(curves["strategy"], curves["seed"], strict=True))) == [
         (arm.partition(":")[0], seed) for arm in ARMS for seed in (0, 1)
     ], "in the order in which they were first met"
-    assert study.picks(store, "ternary")["picks"].shape[:2] == (2, 3), "of the group of most runs"
+    picks = study.picks(store, "ternary", ["variance-sbal:sbal_temperature=0.1"])
+    ours, _ = load(store / f"{part.name}.npz", part)
+    np.testing.assert_array_equal(picks["picks"][1, 1:].reshape(2, -1), ours.rows[0, :, 40:])
+    np.testing.assert_array_equal(picks["picks"][0].reshape(3, -1), progress.rows[0, :, 40:])
+    assert np.isfinite(picks["scores"]).all() and len(picks["scores"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arms", "seeds"), [(ARMS[::-1], (0, 1)), (ARMS[:2], (1, 0)), (ARMS, (1,)), (ARMS[2:], (1, 0))]
+)
+def test_order_does_not_matter(arms, seeds, begun, tmp_path):
+    store = copied(begun[1], tmp_path / "store")
+    part, whole = group_of(arms, seeds), group_of()
+    assert not study.run([part], store, progress=False, split=True, elsewhere=True, time_limit=0)
+    progress, _ = load(store / f"{part.name}.npz", part)  # kept at once, before a new round
+    expected, _ = load(store / f"{whole.name}.npz", whole)
+    for s, seed in enumerate(seeds):
+        for a, arm in enumerate(arms):
+            np.testing.assert_array_equal(progress.rows[s, a], expected.rows[seed, ARMS.index(arm)])
+            np.testing.assert_array_equal(progress.metrics[0][s, a], expected.metrics[0][seed, ARMS.index(arm)])
+    assert np.isnan(progress.scores[0]).all() == (seeds[0] != 0)
+
+
+def test_a_tie_of_two_groups_is_resolved_run_by_run(tmp_path):
+    (in_one_batch,) = grid(
+        ["ternary"], ARMS[:1], (0,), "smoke", runs_per_group=60, max_steps=20, n_query=10, n_rounds=1
+    )
+    assert study.run([group_of(ARMS[:1], (0,)), in_one_batch], tmp_path, progress=False)
+    assert study.curves(tmp_path)["n"].tolist() in ([40, 45, 50], [40, 50])
 
 
 def test_parts_of_a_finished_group_are_finished(begun, tmp_path, monkeypatch):
     store = copied(begun[0], tmp_path / "store")
     part, whole = group_of(ARMS[:1], (0, 1)), group_of()
     monkeypatch.setattr(Lockstep, "advance", None)
-    assert study.run([part], store, progress=False, split=True)
+    monkeypatch.setattr(runner, "describe", lambda: "1 x abacus (cpu)")  # nothing is left to round differently
+    assert study.run([part], store, archive=tmp_path / "all.tar", progress=False, split=True)
+    with tarfile.open(tmp_path / "all.tar") as tar:
+        assert sorted(tar.getnames()) == sorted(path.name for path in store.glob("*.npz"))
     progress, made = load(store / f"{part.name}.npz", part)
     expected, _ = load(store / f"{whole.name}.npz", whole)
     np.testing.assert_array_equal(progress.rows, expected.rows[:, :1])
     np.testing.assert_array_equal(progress.test_nll, expected.test_nll[:, :1])
     np.testing.assert_array_equal(progress.scores, np.stack(expected.scores)[:, :1])
     assert [len(seconds) for seconds in progress.seconds] == [2, 2, 1]
-    assert made[0]["group"] == whole.name and made[0]["devices"] == runner.describe()
+    assert made[0]["group"] == whole.name and made[0]["devices"] != runner.describe()
 
 
 @pytest.mark.parametrize(
@@ -154,12 +186,37 @@ def test_what_no_larger_group_has_is_begun_anew(other, begun, tmp_path):
     assert not study.run([group_of(ARMS[:1], (0,))], store, progress=False, time_limit=0), "not unless asked"
 
 
-def test_damaged_groups_are_not_split(begun, tmp_path):
+def without(key):
+    def change(header, arrays):
+        (header if key in header else arrays).pop(key)
+
+    return change
+
+
+def repeated(header, arrays):
+    arrays["rows"][0, 0, :2] = 0
+
+
+def newer(header, arrays):
+    header["version"] = 99
+
+
+@pytest.mark.parametrize(
+    "change", [without("seconds"), without("test_nll"), without("settings"), repeated, newer, None], ids=str
+)
+def test_files_that_cannot_be_split_are_named_and_left_out(change, begun, tmp_path):
     store = copied(begun[0], tmp_path / "store")
     (path,) = store.glob("*.npz")
-    path.write_bytes(path.read_bytes()[:-100])
-    assert not study.run([group_of(ARMS[:1], (0,))], store, progress=False, split=True, time_limit=0)
-    assert [file.name for file in store.glob("*.npz")] == [path.name], "and left where they are"
+    if change is None:
+        path.write_bytes(path.read_bytes()[:-100])
+    else:
+        header, arrays = runner.files.unpacked(path.read_bytes(), runner.files.FORMAT)
+        change(header, arrays)
+        runner.files.write(path, header, arrays)
+    before = path.read_bytes()
+    with pytest.warns(UserWarning, match=f"{path.name} is left out"):
+        assert not study.run([group_of(ARMS[:1], (0,))], store, progress=False, split=True, time_limit=0)
+    assert [file.name for file in store.glob("*.npz")] == [path.name] and path.read_bytes() == before
 
 
 def test_the_command_splits_too(begun, tmp_path, monkeypatch, capsys):

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import ArrayLike, Float
 
 from milb.ask_tell.modes import Modes, modes, quantiles
+from milb.checks import checked_seed
 from milb.mixture import Mixture
 from milb.protocol import integer_at_least
 
@@ -76,9 +77,9 @@ class Prediction:
         return self._raw(quantiles(self._marginal, jnp.asarray(levels)))
 
     def samples(self, n: int, seed: int = 0) -> Float[np.ndarray, "n B D"]:
-        """n independent draws at every point; ValueError unless n is an integer from 0 on."""
-        n = integer_at_least(0, "n", n)
-        return self._raw(self._marginal.sample(jax.random.key(seed), (n,)))
+        """n independent draws at every point; ValueError unless n is an integer from 0 on, and seed one below 2**32."""
+        n, key = integer_at_least(0, "n", n), jax.random.key(checked_seed("seed", seed))
+        return self._raw(self._marginal.sample(key, (n,)))
 
     def modes(self) -> list[Modes]:
         """The peaks of the density at every point, all outputs together: where, and how much of y belongs to each.
@@ -93,7 +94,8 @@ class Prediction:
         Raises:
             ValueError: output is not one of 0 to D - 1, or y has another shape.
         """
-        if output not in range(len(self.scale)) or np.ndim(y) != 1:
+        output = integer_at_least(0, "output", output)
+        if output >= len(self.scale) or np.ndim(y) != 1:
             raise ValueError(
                 f"output must be 0 to {len(self.scale) - 1} and y of shape (G,), got {output!r} and {np.shape(y)}"
             )

@@ -54,7 +54,9 @@ class Report:
         quantiles = ", ".join(f"{100 * level:.0f} %: {value:.3g}" for level, value in self.certificate.items())
         lines = [
             f"{self.n} labels, {self.n_failed} failed, {self.n_left} rows left",
-            f"held-out NLL {self.nll:.3f} ± {self.nll_error:.3f} nats, without inputs {self.unconditional_nll:.3f}",
+            f"held-out NLL {self.nll:.3f} ± {self.nll_error:.3f} nats, without inputs {self.unconditional_nll:.3f}"
+            if self.n > 1
+            else "held-out NLL: needs two labels",
             f"MI-LB saturated on {100 * self.saturated_share:.0f} % of the rows left",
             f"certified information of a label (nats; quantiles over these rows): {quantiles}",
         ]

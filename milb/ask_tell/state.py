@@ -107,7 +107,9 @@ class State:
 
     def curve_table(self) -> pd.DataFrame:
         """`curve`, one row for each number of labels n, rising: nll, nll_error, unconditional_nll, certificate_high."""
-        return pd.DataFrame.from_dict(self.curve, orient="index").sort_index().rename_axis("n")
+        columns = ["nll", "nll_error", "unconditional_nll", "certificate_high"]
+        of_n = [[self.curve[n].get(name, np.nan) for name in columns] for n in sorted(self.curve)]
+        return pd.DataFrame(of_n, index=pd.Index(sorted(self.curve), name="n", dtype=int), columns=columns, dtype=float)
 
     @property
     def chosen_by_user(self) -> bool:

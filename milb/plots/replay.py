@@ -19,7 +19,7 @@ from scipy.stats import rankdata
 from milb import study
 from milb.plots.curves import log_axis
 from milb.plots.layout import few_ticks, placed_by_hand
-from milb.plots.study import read_curves
+from milb.plots.study import in_common, read_curves
 from milb.plots.style import figure, strategy_style
 from milb.problems import PROBLEMS
 
@@ -72,7 +72,7 @@ def read(data: Path, benchmark: str) -> Recording:
         names, seeds, picks, subset = (file[key] for key in ("strategies", "seeds", "picks", "subset"))
     seed, names = int(seeds[0]), [str(name) for name in names]
     scores = study.picks(data / "study", benchmark, names)["scores"]
-    curves = _of_run(read_curves(data), benchmark, seed, "test_nll")
+    curves = _of_run(in_common(read_curves(data)), benchmark, seed, "test_nll")
     saturated = _of_run(study.curves(data / "study", statistics=True), benchmark, seed, "saturated_share")
     protocol, problem = PROBLEMS[benchmark].protocol("paper"), PROBLEMS[benchmark]
     columns, axes = PLANES[benchmark]

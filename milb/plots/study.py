@@ -183,10 +183,10 @@ def beyond_the_others(table: pd.DataFrame, paper: pd.DataFrame, benchmark: str) 
             ax.plot(at, mean, color=style["color"], marker=style["marker"], ms=6, ls="none")
     log_axis(ax, pd.concat([ours.loc[ours["strategy"].isin(names), "test_nll"], quoted["min"]]))
     ax.set(title=_TITLES.get(benchmark, benchmark), xlabel="labels n", ylabel=NLL_LABEL)
-    marks = _marks([ax]) | {
-        "one seed": Line2D([], [], color="#333333", lw=0.7),
-        f"the paper's mean and range, n = {last}": Line2D([], [], marker="o", ms=6, **_PAPER),
-    }
+    marks = _marks([ax]) | {"one seed": Line2D([], [], color="#333333", lw=0.7)}
+    if len(quoted):
+        label = f"the paper's mean and range, n = {quoted['n'].iloc[0]}"
+        marks[label] = Line2D([], [], marker="o", ms=6, **_PAPER)
     fig.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=3)
     return fig
 

@@ -143,11 +143,15 @@ def _run_group(
     try:
         with files.locked(path):
             progress, made = load(path, group)  # whoever held the lock may have gone on
-            if split and not progress.metrics:
+            taken = split and not progress.metrics
+            if taken:
                 progress, made = rounds_of_larger(store, group)
-                if progress.finished(group):
-                    save(path, group, progress, made)
-            made = _made_here(path, made, len(progress.metrics), elsewhere)
+            if not progress.finished(group):
+                made = _made_here(path, made, len(progress.metrics), elsewhere)
+            if taken and progress.metrics:
+                save(path, group, progress, made)
+                if archive is not None:
+                    pack(store, archive)
             bar.update(len(progress.metrics))
             bar.refresh()  # a first round may take minutes
             lockstep = None

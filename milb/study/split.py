@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from milb.study.grid import Group
-from milb.study.progress import Damaged, Progress, checked, from_arrays, peek
+from milb.study.progress import Progress, checked, from_arrays, peek
 
 
 def rounds_of_larger(store: Path, group: Group) -> tuple[Progress, list[dict[str, Any]]]:
     """What another group in the store has made of this one's runs, and what made it; nothing where there is none.
 
-    The other has the same benchmark, scale and protocol, and at least this one's arms and seeds. Of several, the one
-    that has come furthest. Scores are those of a group's first seed: NaN where the other's is another.
+    The other has the same benchmark, scale and protocol, and at least this one's arms and seeds, in any order. Of
+    several, the one that has come furthest. Scores are those of a group's first seed: NaN where the other's is another.
+
+    Warns:
+        UserWarning: a file in the store cannot be read, and is left out.
     """
     best = Progress.new(group), []
     for path in sorted(store.glob("*.npz")):
+        if not path.is_file():
+            continue
         try:
-            stored = peek(path, path.read_bytes()) if path.is_file() else None
-        except Damaged:
-            continue
-        if stored is None or not _is_larger(stored[0]["settings"], group.settings):
-            continue
-        header, arrays = stored
-        if len(arrays["metrics"]) > len(best[0].metrics):
-            whole = from_arrays(header, arrays)
-            best = _part(whole, header["settings"], group), [made | {"group": path.stem} for made in header["made"]]
+            stored = peek(path, path.read_bytes())
+            if stored is None or not _has_all(stored[0]["settings"], group.settings):
+                continue
+            header, arrays = stored
+            if len(arrays["metrics"]) > len(best[0].metrics):
+                part = _part(from_arrays(header, arrays), header["settings"], group)
+                best = part, [{"group": path.stem} | made for made in header["made"]]
+        except (KeyError, IndexError, TypeError, ValueError) as error:  # Damaged and a newer milb's are ValueErrors
+            warnings.warn(f"{path} is left out, no rounds are taken from it: {error!r}", stacklevel=4)
     return best
 
 
-def _is_larger(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
+def _has_all(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
     same = all(theirs[key] == ours[key] for key in ("benchmark", "scale", "protocol"))
-    return same and all(set(ours[key]) < set(theirs[key]) or ours[key] == theirs[key] for key in ("arms", "seeds"))
+    return same and all(set(ours[key]) <= set(theirs[key]) for key in ("arms", "seeds"))
 
 
 def _part(whole: Progress, settings: dict[str, Any], group: Group) -> Progress:

@@ -96,10 +96,10 @@ def _smallness(group: tuple[dict, dict[str, np.ndarray]]) -> int:
 def _furthest(table: pd.DataFrame) -> pd.DataFrame:
     """Each run's rows from one group, where the run was first met."""
     run = ["benchmark", "strategy", "options", "seed", "scale"]
-    place = table.assign(row=table.index).groupby(run)["row"].transform("min")
-    end = table.groupby([*run, "group"])["n"].transform("max")
-    table = table.assign(place=place, end=end)
-    table = table[table["end"] == table.groupby(run)["end"].transform("max")].drop_duplicates([*run, "n"])
+    table = table.assign(place=table.index, end=table.groupby([*run, "group"])["n"].transform("max"))
+    table["place"] = table.groupby(run)["place"].transform("min")
+    taken = table.sort_values(["end", "group"], ascending=[False, True], kind="stable").groupby(run)["group"]
+    table = table[table["group"] == taken.transform("first").sort_index()]
     return table.sort_values(["place", "n"], ignore_index=True).drop(columns=["place", "end"])
 
 
@@ -110,27 +110,45 @@ def picks(
 
     Returns:
         strategies (A,) and seeds (S,); picks (S, A, rounds, k), -1 where a run has not come; scored, names of the
-        strategies whose scores (rounds, len(scored), subset), float16, of the dataset rows in subset, are there. From
-        the benchmark's group of most runs in the store; ValueError when there is none.
+        strategies whose scores (rounds, len(scored), subset), float16, of the dataset rows in subset, are there, NaN
+        where a strategy has none. Runs are those of the benchmark's group of most runs in the store, each as far as
+        it has come in any group; ValueError when there is no group.
     """
-    groups = [group for group in results(store) if group[0]["settings"]["benchmark"] == benchmark]
+    groups = sorted(
+        (group for group in results(store) if group[0]["settings"]["benchmark"] == benchmark), key=_smallness
+    )
     if not groups:
         raise ValueError(f"{store} has no group of {benchmark!r}")
-    header, arrays = min(groups, key=_smallness)
-    settings = header["settings"]
-    protocol = settings["protocol"]
+    settings = groups[0][0]["settings"]
+    alike = [
+        group for group in groups if all(group[0]["settings"][key] == settings[key] for key in ("scale", "protocol"))
+    ]
+    alike.sort(key=lambda group: -len(group[1]["metrics"]))  # stable: of groups as far, the one of most runs
+    protocol, arms, seeds = settings["protocol"], settings["arms"], settings["seeds"]
     first, k, total = protocol["n_initial"], protocol["n_query"], protocol["n_rounds"]
-    rows = arrays["rows"][..., first:].reshape(*arrays["rows"].shape[:2], total, k).copy()
-    rows[:, :, len(arrays["metrics"]) :] = -1
-    kept = [name for name in scored if name in settings["arms"]]
+    kept, subset = [name for name in scored if name in arms], subset_of(protocol["n_pool"])
+    rows = np.full((len(seeds), len(arms), total, k), -1)
+    scores = np.full((min(total, len(alike[0][1]["metrics"])), len(kept), len(subset)), np.nan)
+    for s, seed in enumerate(seeds):
+        for a, arm in enumerate(arms):
+            header, arrays = next(group for group in alike if _holds(group[0], arm, seed))
+            at = header["settings"]["seeds"].index(seed), header["settings"]["arms"].index(arm)
+            rows[s, a] = arrays["rows"][at][first:].reshape(total, k)
+            rows[s, a, len(arrays["metrics"]) :] = -1
+            if s == at[0] == 0 and arm in kept:
+                scores[: len(arrays["scores"]), kept.index(arm)] = arrays["scores"][:, at[1]]
     return {
-        "strategies": np.array(settings["arms"]),
-        "seeds": np.array(settings["seeds"]),
+        "strategies": np.array(arms),
+        "seeds": np.array(seeds),
         "picks": rows,
-        "subset": subset_of(protocol["n_pool"]),
+        "subset": subset,
         "scored": np.array(kept),
-        "scores": clipped(arrays["scores"][:, [settings["arms"].index(name) for name in kept]]),
+        "scores": clipped(scores),
     }
+
+
+def _holds(header: dict[str, Any], arm: str, seed: int) -> bool:
+    return arm in header["settings"]["arms"] and seed in header["settings"]["seeds"]
 
 
 def export(store: str | os.PathLike[str], folder: str | os.PathLike[str], paper: pd.DataFrame) -> list[Path]:

@@ -173,10 +173,12 @@ def test_one_label_is_enough_for_a_strategy_if_told_so():
     learner.tell(learner.pending, [[3.0, 4.0]])
     assert learner.ask(2).shape == (2,) and np.isfinite(learner.predict(X).mean).all()
     assert learner.strategy == "mi-lb" and learner.curve.empty
+    assert learner.curve.columns.tolist() == ["nll", "nll_error", "unconditional_nll", "certificate_high"]
     report = learner.report()
     assert learner.curve.index.tolist() == [1] and learner.curve["certificate_high"].tolist() == [
         report.certificate[0.9]
     ]
+    assert "held-out NLL: needs two labels" in str(report)
     assert report.n == 1 and np.isnan(report.nll) and np.isfinite(list(report.certificate.values())).all()
 
 
