@@ -56,10 +56,8 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scheduler", metavar="TCP://…", help="of a dask cluster, whose workers share the store")
     parser.add_argument("--elsewhere", action="store_true", help="go on with what other devices or versions began")
     parser.add_argument("--split", action="store_true", help="begin with what a larger group has made of the runs")
-    parser.add_argument("--runs-per-group", type=int, metavar="N", help="runs in lockstep; default: what memory holds")
-    parser.add_argument(
-        "--cpu-cores", type=int, default=1, metavar="N", help="CPU devices to spread members over; default 1"
-    )
+    parser.add_argument("--runs-per-group", type=int, metavar="N", help="default: what memory holds, 1 on a CPU")
+    parser.add_argument("--cpu-cores", type=int, default=1, metavar="N", help="that share runs or members; default 1")
     parser.set_defaults(call=_study)
 
 

@@ -22,7 +22,7 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, ArrayLike, Float, Key
 
 from milb import bounds
-from milb.devices import mesh_for
+from milb.devices import AXIS, mesh_for
 from milb.mdn import VARIANCE_FLOOR, Ensemble, features, first_member, predict
 from milb.mixture import Mixture, PRNGKey
 from milb.protocol import Options
@@ -227,7 +227,7 @@ def _map_pool(function: Acquisition, key: PRNGKey, ensemble: Ensemble, x: Array,
         blocks = jax.lax.map(of_block, index.reshape(-1, block))
         return blocks.reshape(-1, *blocks.shape[2:])
 
-    everywhere, split = PartitionSpec(), PartitionSpec("devices")
+    everywhere, split = PartitionSpec(), PartitionSpec(AXIS)
     spread = jax.shard_map(
         of_device,
         mesh=mesh_for(n_devices),

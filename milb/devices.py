@@ -15,6 +15,7 @@ import jax
 _SINGLE_THREADED = "--xla_cpu_multi_thread_eigen=false"
 _LEVEL = "--xla_backend_optimization_level"
 MOST_DEVICES = 1_024
+AXIS = "devices"  # of a mesh, see `mesh_for`
 
 
 def use_cpu_cores(n: int | None = None) -> None:
@@ -104,4 +105,4 @@ def mesh_for(n: int) -> jax.sharding.Mesh:
     """
     size = math.gcd(n, jax.device_count())
     axis_types = (jax.sharding.AxisType.Auto,) * 2
-    return jax.make_mesh((size, jax.device_count() // size), ("devices", "replicas"), axis_types=axis_types)
+    return jax.make_mesh((size, jax.device_count() // size), (AXIS, "replicas"), axis_types=axis_types)

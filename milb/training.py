@@ -16,12 +16,10 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from milb.clipping import CLIPS
-from milb.devices import mesh_for
+from milb.devices import AXIS, mesh_for
 from milb.mdn import VARIANCE_FLOOR, Ensemble, Heads, MixtureDensityNetwork, Standardisation, initialise, predict
 from milb.mixture import Mixture, PRNGKey
 from milb.protocol import Protocol
-
-_AXIS = "devices"
 
 
 def fit(
@@ -79,7 +77,10 @@ def fit_buffer(
     replace: bool = False,
     spread_members: bool = True,
 ) -> Ensemble:
-    """`fit`, or with replacement `fit_offline`, unchecked, for use inside jit."""
+    """`fit`, or with replacement `fit_offline`, unchecked, for use inside jit.
+
+    With spread_members False all members are trained on one device, as it must be inside a shard_map of runs.
+    """
     labelled = jnp.arange(len(x)) < n_labelled
     inputs, outputs = standardise(x, labelled), standardise(y, labelled)
     x = jnp.where(labelled[:, None], inputs(x), 0)
@@ -87,14 +88,14 @@ def fit_buffer(
     network = network_of(protocol, y.shape[1])
     init_key, batch_key = jax.random.split(key)
     parameters = initialise(init_key, network, protocol.n_members, x.shape[1])
-    axes = (_AXIS,) if spread_members else ()
+    axes = (AXIS,) if spread_members else ()
     train = partial(_train, network=network, protocol=protocol, replace=replace, axes=axes)
     if spread_members:
         train = jax.shard_map(
             train,
             mesh=mesh_for(protocol.n_members),
-            in_specs=(PartitionSpec(_AXIS), PartitionSpec(), PartitionSpec(), PartitionSpec(), PartitionSpec()),
-            out_specs=PartitionSpec(_AXIS),
+            in_specs=(PartitionSpec(AXIS), PartitionSpec(), PartitionSpec(), PartitionSpec(), PartitionSpec()),
+            out_specs=PartitionSpec(AXIS),
             check_vma=False,
         )
     return Ensemble(train(parameters, batch_key, x, y, n_labelled), inputs, outputs, network)
@@ -158,7 +159,7 @@ def _train(
     replace: bool,
     axes: tuple[str, ...],
 ) -> Any:
-    """The whole training of this device's members, in standardised units; the others are along `axes`."""
+    """The training of this device's members, in standardised units; axes: of devices that members are spread over."""
     adam = optax.scale_by_adam(b1=0.9, b2=0.999, eps=1e-8)
     decay = optax.add_decayed_weights(protocol.weight_decay)
     clip, draw = CLIPS[protocol.clip], minibatch_with_replacement if replace else minibatch

@@ -41,23 +41,28 @@ def test_runs_one_after_the_other_train_as_they_do_together():
 
 
 @pytest.mark.slow
-def test_two_devices_share_the_runs_or_the_members_of_each():
-    code = """
+def test_two_devices_share_the_runs_or_the_members_of_each(tmp_path):
+    """The whole study, too: six runs that two devices share, three that they cannot."""
+    arms = ("random", "mi-lb", "bait")
+    code = f"""
 import milb
 milb.use_cpu_cores(2)
-import numpy as np
-from tests.test_study_split import at_first, group_of, training
-for arms in (("random", "core-set"), ("random",)):
-    ensembles, nll = training.train(*at_first(group_of(arms, range(2 * len(arms) - 1))))
-    print(len(nll[0]), *np.asarray(nll.mean(-1)).ravel())
+from pathlib import Path
+from tests.test_study_split import at_first, group_of, study, training
+for seeds, there in ((2, 2), (1, 2)):
+    group = group_of({arms}, range(seeds))
+    ensembles, nll = training.train(*at_first(group))
+    assert len(nll.sharding.device_set) == there, nll.sharding
+    study.run([group], "{tmp_path}/two", progress=False)
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    for line, (arms, seeds) in zip(result.stdout.splitlines(), ((2, 3), (1, 1)), strict=True):
-        n_arms, *values = map(float, line.split())
-        nll = training.train(*at_first(group_of(("random", "core-set")[:arms], range(seeds))))[1].mean(-1)
-        assert n_arms == arms
-        np.testing.assert_allclose(values, nll.ravel(), rtol=1e-3)
+    for seeds in (2, 1):
+        group = group_of(arms, range(seeds))
+        study.run([group], tmp_path / "one", progress=False)
+        one, two = (load(tmp_path / devices / f"{group.name}.npz", group)[0] for devices in ("one", "two"))
+        np.testing.assert_array_equal(one.rows, two.rows)
+        np.testing.assert_allclose(one.test_nll, two.test_nll, rtol=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +150,35 @@ def test_order_does_not_matter(arms, seeds, begun, tmp_path):
     assert np.isnan(progress.scores[0]).all() == (seeds[0] != 0)
 
 
-def test_a_tie_of_two_groups_is_resolved_run_by_run(tmp_path):
+def test_a_run_by_two_protocols_is_named_and_shown_by_one(tmp_path):
     (in_one_batch,) = grid(
         ["ternary"], ARMS[:1], (0,), "smoke", runs_per_group=60, max_steps=20, n_query=10, n_rounds=1
     )
-    assert study.run([group_of(ARMS[:1], (0,)), in_one_batch], tmp_path, progress=False)
-    assert study.curves(tmp_path)["n"].tolist() in ([40, 45, 50], [40, 50])
+    assert study.run([in_one_batch, group_of(ARMS[:2], (0,))], tmp_path, progress=False)
+    with pytest.warns(UserWarning, match=r"has \('ternary', 'smoke', 'random', 0\) by two protocols; one is left out"):
+        curves = study.curves(tmp_path)
+    assert curves["n"].tolist() == [40, 45, 50] * 2, "the one of the larger group"
+    with pytest.warns(UserWarning, match="by two protocols"):
+        assert study.picks(tmp_path, "ternary")["picks"].shape == (1, 2, 2, 5)
+
+
+def test_a_part_says_which_rounds_it_has_taken(begun, tmp_path):
+    store, whole, part = tmp_path / "store", group_of(), group_of(ARMS[:1], (1,))
+    copied(begun[1], store)
+    progress, made = load(store / f"{whole.name}.npz", whole)
+    made[0]["devices"] = runner.describe()
+    runner.save(store / f"{whole.name}.npz", whole, progress, made)
+    assert study.run([part], store, progress=False, split=True)
+    made = load(store / f"{part.name}.npz", part)[1]
+    assert [(m.get("group"), m["first_round"]) for m in made] == [(whole.name, 0), (None, 1)]
+    assert len({m["devices"] for m in made}) == 1
+
+
+def test_groups_of_one_run_are_picked_from_together(tmp_path):
+    groups = grid(["ternary"], ARMS[1:], (0, 1), "smoke", runs_per_group=1, max_steps=20)
+    assert study.run(groups, tmp_path, progress=False)
+    picks = study.picks(tmp_path, "ternary", ARMS[1:2])
+    assert picks["picks"].shape == (2, 2, 2, 5) and (picks["picks"] >= 40).all() and np.isfinite(picks["scores"]).all()
 
 
 def test_parts_of_a_finished_group_are_finished(begun, tmp_path, monkeypatch):

@@ -161,16 +161,16 @@ def beyond_the_others(table: pd.DataFrame, paper: pd.DataFrame, benchmark: str) 
 
     Args:
         table: of a study, see the module.
-        paper: as `final_errors`; drawn behind the last number of labels: mean and range.
+        paper: as `final_errors`; drawn right of the last number of labels: mean and range.
         benchmark: whose runs.
     """
     ours = table[table["benchmark"] == benchmark]
     common, last = in_common(ours)["n"].max(), ours["n"].max()
     names = list(dict.fromkeys(ours.loc[ours["n"] == last, "strategy"]))
-    quoted = paper[paper["benchmark"] == benchmark].set_index("strategy")
+    quoted = paper[(paper["benchmark"] == benchmark) & paper["strategy"].isin(names)].set_index("strategy")
     fig, ax = plt.subplots(figsize=(7.2, 4.1))
     if common < last:
-        ax.axvline(common, **GUIDE, label="all others end here")
+        ax.axvline(common, **GUIDE, label="all runs have come to here")
     for i, name in enumerate(names):
         rows, style = ours[ours["strategy"] == name], strategy_style(name)
         furthest = rows[rows.groupby("seed")["n"].transform("max") == last]
@@ -181,7 +181,7 @@ def beyond_the_others(table: pd.DataFrame, paper: pd.DataFrame, benchmark: str) 
             at, (low, mean, high) = last * (1.035 + 0.02 * i), quoted.loc[name, ["min", "mean", "max"]].astype(float)
             ax.plot([at, at], [low, high], color=style["color"], lw=3.5, alpha=0.45, solid_capstyle="butt")
             ax.plot(at, mean, color=style["color"], marker=style["marker"], ms=6, ls="none")
-    log_axis(ax, pd.concat([ours.loc[ours["strategy"].isin(names), "test_nll"], quoted["min"]]))
+    log_axis(ax, pd.concat([ours.loc[ours["strategy"].isin(names), "test_nll"], quoted["min"], quoted["max"]]))
     ax.set(title=_TITLES.get(benchmark, benchmark), xlabel="labels n", ylabel=NLL_LABEL)
     marks = _marks([ax]) | {"one seed": Line2D([], [], color="#333333", lw=0.7)}
     if len(quoted):

@@ -20,7 +20,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, ArrayLike, Int
 
-from milb.devices import by_backend, mesh_for, real_float32
+from milb.devices import AXIS, by_backend, mesh_for, real_float32
 from milb.mixture import is_concrete
 from milb.protocol import integer_at_least
 from milb.selection import bait_direct
@@ -206,7 +206,7 @@ def _mean_squared_kernel(c: Array, z: Array, p: Array, share: Array) -> Array:
 
         return jax.lax.map(of_rows, row_tiles)
 
-    split, everywhere = PartitionSpec("devices"), PartitionSpec()
+    split, everywhere = PartitionSpec(AXIS), PartitionSpec()
     spread = jax.shard_map(
         of_device, mesh=mesh_for(n_devices), in_specs=(split, everywhere), out_specs=split, check_vma=False
     )

@@ -92,7 +92,7 @@ class Group:
         digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()[:8]
         arms = str(self.arms[0].strategy) if len(self.arms) == 1 else f"{len(self.arms)}-strategies"
         seeds = "-".join(map(str, self.seeds))
-        if len(seeds) > 60:  # a file's name has an end; the digest tells groups apart
+        if len(seeds) > 140:  # file names end at 255 bytes; the digest tells groups apart
             seeds = f"{self.seeds[0]}-and-{len(self.seeds) - 1}-more"
         return f"{self.benchmark}_{self.scale}_{arms}_seed-{seeds}_{digest}"
 

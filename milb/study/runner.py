@@ -43,8 +43,8 @@ def run(
     Args:
         groups: of `milb.study.grid`.
         store: folder of results; made where it is not there.
-        time_limit: seconds after which no round is begun that would not end in time, judged by the last one; None
-            for no limit.
+        time_limit: seconds after which no round is begun that would not end in time, judged by the last one, on
+            whatever devices that was made; None for no limit.
         archive: a tar file that is rewritten with all of the store after every round: for machines that hand back
             a few files only. Where it exists, the store takes from it first what has more rounds there.
         elsewhere: go on with groups begun on other devices or versions, and record that; otherwise refused.
@@ -58,7 +58,8 @@ def run(
         Whether all groups are finished.
 
     Raises:
-        ValueError: a group was begun on other devices or with other versions, and `elsewhere` is False; a time limit
+        ValueError: a group, or the larger one that it is split from, was begun on other devices or with other versions,
+            and `elsewhere` is False; a time limit
             that is negative or no number; store is empty; the archive's name is that of a file that is no tar file.
         OSError: the store or the archive cannot be written, or is not the one that a cluster's workers write.
 
@@ -181,11 +182,12 @@ def _made_here(path: Path, made: list[dict[str, Any]], n_rounds: int, elsewhere:
     if not made:
         return [here]
     different = files.differences(*({key: m[key] for key in ("devices", "versions")} for m in (made[-1], here)))
-    if not different:
+    if not different and "group" not in made[-1]:
         return made
-    if not elsewhere:
+    if different and not elsewhere:
+        begun = path.with_stem(made[-1].get("group", path.stem))
         raise ValueError(
-            f"{path} was begun elsewhere, where rounding differs; elsewhere=True (--elsewhere) goes on and records "
+            f"{begun} was begun elsewhere, where rounding differs; elsewhere=True (--elsewhere) goes on and records "
             "it:\n  " + "\n  ".join(different)
         )
     return [*made, here]

@@ -22,7 +22,7 @@ def rounds_of_larger(store: Path, group: Group) -> tuple[Progress, list[dict[str
         UserWarning: a file in the store cannot be read, and is left out.
     """
     best = Progress.new(group), []
-    for path in sorted(store.glob("*.npz")):
+    for path in sorted(store.glob(f"{group.benchmark}_{group.scale}_*.npz")):
         if not path.is_file():
             continue
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import warnings
@@ -68,39 +69,37 @@ def curves(store: str | os.PathLike[str], statistics: bool = False) -> pd.DataFr
     group's wall time that round; device, jax and milb versions, and date, of what made that round. With `statistics`
     also median and 10/90 % quantiles of the test points' NLL, the saturated share and seconds of scoring. A run that is
     in several groups (see `split` of `milb.study.run`) is taken from the one that has come furthest.
+
+    Warns:
+        UserWarning: as `results`; a run is there by two protocols, of which one is shown.
     """
     rows = []
-    for group, (header, arrays) in enumerate(sorted(results(store), key=_smallness)):
+    for (benchmark, scale, arm, seed), (header, arrays) in _runs(store).items():
+        settings, (strategy, _, options) = header["settings"], arm.partition(":")
+        of_run = arrays["metrics"][:, settings["seeds"].index(seed), settings["arms"].index(arm)]
+        for r, record in enumerate(of_run):
+            metrics, made = dict(zip(header["columns"], record, strict=True)), maker(header, r)
+            run = ("milb", benchmark, strategy, options, seed, scale, int(metrics["n"]), metrics["nll_mean"])
+            seconds = np.nansum([metrics["train_seconds"], metrics["score_seconds"]])
+            about = (made["devices"], made["versions"]["jax"], made["versions"]["milb"], made["date"])
+            rows.append((*run, seconds, *about, *(metrics[name] for name in STATISTICS if statistics)))
+    return pd.DataFrame(rows, columns=[*CURVE_COLUMNS, *(STATISTICS if statistics else ())])
+
+
+def _runs(store: str | os.PathLike[str]) -> dict[tuple[str, str, str, int], tuple[dict, dict[str, np.ndarray]]]:
+    """By benchmark, scale, arm and seed: the group that a run has come furthest in, of groups as far the largest."""
+    runs: dict[tuple[str, str, str, int], tuple[dict, dict[str, np.ndarray]]] = {}
+    for header, arrays in sorted(results(store), key=lambda group: group[1]["rows"][..., 0].size, reverse=True):
         settings = header["settings"]
-        metrics = dict(zip(header["columns"], np.moveaxis(arrays["metrics"], -1, 0), strict=True))
-        seconds = np.nansum([metrics["train_seconds"], metrics["score_seconds"]], axis=0)
-        makers = [maker(header, r) for r in range(len(seconds))]
-        about = [(made["devices"], made["versions"]["jax"], made["versions"]["milb"], made["date"]) for made in makers]
-        for a, arm in enumerate(settings["arms"]):
-            strategy, _, options = arm.partition(":")
-            for s, seed in enumerate(settings["seeds"]):
-                for r in range(len(seconds)):
-                    n, nll = int(metrics["n"][r, s, a]), metrics["nll_mean"][r, s, a]
-                    run = ("milb", settings["benchmark"], strategy, options, seed, settings["scale"])
-                    more = [metrics[name][r, s, a] for name in STATISTICS] if statistics else []
-                    rows.append((*run, n, nll, seconds[r, s, a], *about[r], *more, group))
-    table = pd.DataFrame(rows, columns=[*CURVE_COLUMNS, *(STATISTICS if statistics else ()), "group"])
-    return _furthest(table).drop(columns="group")
-
-
-def _smallness(group: tuple[dict, dict[str, np.ndarray]]) -> int:
-    n_seeds, n_arms, _ = group[1]["rows"].shape
-    return -n_seeds * n_arms
-
-
-def _furthest(table: pd.DataFrame) -> pd.DataFrame:
-    """Each run's rows from one group, where the run was first met."""
-    run = ["benchmark", "strategy", "options", "seed", "scale"]
-    table = table.assign(place=table.index, end=table.groupby([*run, "group"])["n"].transform("max"))
-    table["place"] = table.groupby(run)["place"].transform("min")
-    taken = table.sort_values(["end", "group"], ascending=[False, True], kind="stable").groupby(run)["group"]
-    table = table[table["group"] == taken.transform("first").sort_index()]
-    return table.sort_values(["place", "n"], ignore_index=True).drop(columns=["place", "end"])
+        for arm, seed in itertools.product(settings["arms"], settings["seeds"]):
+            run = (settings["benchmark"], settings["scale"], arm, seed)
+            if run not in runs:
+                runs[run] = header, arrays
+            elif settings["protocol"] != runs[run][0]["settings"]["protocol"]:
+                warnings.warn(f"{store} has {run} by two protocols; one is left out", stacklevel=3)
+            elif len(arrays["metrics"]) > len(runs[run][1]["metrics"]):
+                runs[run] = header, arrays
+    return runs
 
 
 def picks(
@@ -111,44 +110,39 @@ def picks(
     Returns:
         strategies (A,) and seeds (S,); picks (S, A, rounds, k), -1 where a run has not come; scored, names of the
         strategies whose scores (rounds, len(scored), subset), float16, of the dataset rows in subset, are there, NaN
-        where a strategy has none. Runs are those of the benchmark's group of most runs in the store, each as far as
-        it has come in any group; ValueError when there is no group.
+        where none were kept. Runs are those of the largest group's scale and protocol, from the groups that `curves`
+        takes them from; ValueError when there is none.
     """
-    groups = sorted(
-        (group for group in results(store) if group[0]["settings"]["benchmark"] == benchmark), key=_smallness
-    )
-    if not groups:
+    runs = {run: group for run, group in _runs(store).items() if run[0] == benchmark}
+    if not runs:
         raise ValueError(f"{store} has no group of {benchmark!r}")
-    settings = groups[0][0]["settings"]
-    alike = [
-        group for group in groups if all(group[0]["settings"][key] == settings[key] for key in ("scale", "protocol"))
-    ]
-    alike.sort(key=lambda group: -len(group[1]["metrics"]))  # stable: of groups as far, the one of most runs
-    protocol, arms, seeds = settings["protocol"], settings["arms"], settings["seeds"]
+    settings = next(iter(runs.values()))[0]["settings"]
+    alike = {
+        run[2:]: group
+        for run, group in runs.items()
+        if all(group[0]["settings"][key] == settings[key] for key in ("scale", "protocol"))
+    }
+    arms, seeds = (list(dict.fromkeys(run[i] for run in alike)) for i in (0, 1))
+    protocol, subset = settings["protocol"], subset_of(settings["protocol"]["n_pool"])
     first, k, total = protocol["n_initial"], protocol["n_query"], protocol["n_rounds"]
-    kept, subset = [name for name in scored if name in arms], subset_of(protocol["n_pool"])
+    kept = [name for name in scored if name in arms]
     rows = np.full((len(seeds), len(arms), total, k), -1)
-    scores = np.full((min(total, len(alike[0][1]["metrics"])), len(kept), len(subset)), np.nan)
-    for s, seed in enumerate(seeds):
-        for a, arm in enumerate(arms):
-            header, arrays = next(group for group in alike if _holds(group[0], arm, seed))
-            at = header["settings"]["seeds"].index(seed), header["settings"]["arms"].index(arm)
-            rows[s, a] = arrays["rows"][at][first:].reshape(total, k)
-            rows[s, a, len(arrays["metrics"]) :] = -1
-            if s == at[0] == 0 and arm in kept:
-                scores[: len(arrays["scores"]), kept.index(arm)] = arrays["scores"][:, at[1]]
+    scores = np.full((total, len(kept), len(subset)), np.nan)
+    for (arm, seed), (header, arrays) in alike.items():
+        theirs = header["settings"]["seeds"].index(seed), header["settings"]["arms"].index(arm)
+        done = min(total, len(arrays["metrics"]))
+        rows[seeds.index(seed), arms.index(arm), :done] = arrays["rows"][theirs][first:].reshape(total, k)[:done]
+        if seed == seeds[0] and theirs[0] == 0 and arm in kept:
+            scores[: len(arrays["scores"]), kept.index(arm)] = arrays["scores"][:, theirs[1]]
+    done = max(min(total, len(arrays["metrics"])) for _, arrays in alike.values())
     return {
         "strategies": np.array(arms),
         "seeds": np.array(seeds),
         "picks": rows,
         "subset": subset,
         "scored": np.array(kept),
-        "scores": clipped(scores),
+        "scores": clipped(scores[:done]),
     }
-
-
-def _holds(header: dict[str, Any], arm: str, seed: int) -> bool:
-    return arm in header["settings"]["arms"] and seed in header["settings"]["seeds"]
 
 
 def export(store: str | os.PathLike[str], folder: str | os.PathLike[str], paper: pd.DataFrame) -> list[Path]:

@@ -14,7 +14,7 @@ import optax
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from milb.devices import mesh_for
+from milb.devices import AXIS, mesh_for
 from milb.mdn import Standardisation
 from milb.mixture import PRNGKey
 from milb.protocol import check_scale, integer_at_least
@@ -97,7 +97,7 @@ def minimise(key: PRNGKey, loss: Loss, parameters: Any, n_rows: int, settings: S
 
 def train_members(train: Callable[..., Any], key: PRNGKey, n_members: int, *data: Array) -> Any:
     """train(key, *data) for every member, vmapped and spread over devices; what it returns is stacked on axis 0."""
-    spread, everywhere = PartitionSpec("devices"), PartitionSpec()
+    spread, everywhere = PartitionSpec(AXIS), PartitionSpec()
     of_device = jax.vmap(train, in_axes=(0, *(None,) * len(data)))
     run = jax.shard_map(
         of_device,
