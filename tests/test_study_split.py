@@ -230,7 +230,9 @@ def newer(header, arrays):
 
 
 @pytest.mark.parametrize(
-    "change", [without("seconds"), without("test_nll"), without("settings"), repeated, newer, None], ids=str
+    "change",
+    [without("seconds"), without("test_nll"), without("settings"), repeated, newer, None],
+    ids=["seconds", "test_nll", "settings", "repeated", "newer", "truncated"],
 )
 def test_files_that_cannot_be_split_are_named_and_left_out(change, begun, tmp_path):
     store = copied(begun[0], tmp_path / "store")
