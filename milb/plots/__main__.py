@@ -36,6 +36,12 @@ def final_errors(data: Path) -> Figure:
     return study.final_errors(study.in_common(study.read_curves(data)), paper, study.ORACLES)
 
 
+def double_well_to_the_end(data: Path) -> Figure:
+    """The double-well's runs that have come to the paper's last number of labels."""
+    paper = curves.read_recorded(data / "paper_tables.csv").table
+    return study.beyond_the_others(study.read_curves(data), paper, "double_well")
+
+
 def replayed_round(data: Path) -> Figure:
     """A picture of the replay: the exact and the released ranking on the double-well, after four rounds."""
     return replay.at_round(replay.read(data, "double_well"), "mi-lb", "mi-lb-released", 4)
@@ -45,6 +51,7 @@ FIGURES: dict[str, Callable[[Path], Figure]] = {
     DOUBLE_WELL_SEED_0: double_well_seed_0,
     "07_learning_curves": learning_curves,
     "07_final_errors": final_errors,
+    "07_double_well_to_the_end": double_well_to_the_end,
     "07_replay": replayed_round,
 }
 

@@ -185,7 +185,7 @@ def beyond_the_others(table: pd.DataFrame, paper: pd.DataFrame, benchmark: str) 
     ax.set(title=_TITLES.get(benchmark, benchmark), xlabel="labels n", ylabel=NLL_LABEL)
     marks = _marks([ax]) | {"one seed": Line2D([], [], color="#333333", lw=0.7)}
     if len(quoted):
-        label = f"the paper's mean and range, n = {quoted['n'].iloc[0]}"
+        label = f"the paper's mean and range, n = {quoted['n'].iloc[0]:,}"
         marks[label] = Line2D([], [], marker="o", ms=6, **_PAPER)
     fig.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=3)
     return fig

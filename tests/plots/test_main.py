@@ -21,6 +21,7 @@ def home(monkeypatch, tmp_path):
     rows = "mi-lb,0,100,900.0,0.9\nmi-lb,0,150,300.0,0.7\n"
     (data / f"{NAME}.csv").write_text("# made up\nstrategy,seed,n,nll_mean,saturated_share\n" + rows)
     rows = "milb,ternary,mi-lb,,0,100,3.0\nmilb,ternary,mi-lb,,0,115,2.5\npaper,ternary,mi-lb,,mean,550,2.0\n"
+    rows += "milb,double_well,mi-lb,,0,100,30\nmilb,double_well,mi-lb,,0,150,20\n"
     (data / "learning_curves.csv").write_text("source,benchmark,strategy,options,seed,n,test_nll\n" + rows)
     (data / "paper_tables.csv").write_text("benchmark,strategy,n,mean,std,min,max\nternary,mi-lb,550,2.0,0.1,1.9,2.1\n")
     return tmp_path
@@ -45,8 +46,8 @@ def test_draws_every_figure_with_the_same_bytes_each_time(home, capsys, monkeypa
     [
         (NAME, [NAME]),
         ("released_curves", [NAME]),
-        ("learning_curves", ["07_learning_curves", "07_final_errors"]),
-        ("paper_tables", ["07_final_errors"]),
+        ("learning_curves", ["07_learning_curves", "07_final_errors", "07_double_well_to_the_end"]),
+        ("paper_tables", ["07_final_errors", "07_double_well_to_the_end"]),
     ],
 )
 def test_skips_what_has_no_data(home, capsys, missing, skipped):
