@@ -103,7 +103,7 @@ def test_recorded_runs_are_read_as_they_were_made():
         names, picks, subset = file["strategies"].tolist(), file["picks"][0], file["subset"]
         scored, scores = file["scored"].tolist(), file["scores"]
     assert list(recording.runs) == names
-    assert recording.n_models == len(scores)
+    assert recording.n_models <= len(scores)  # some runs have come further than all
     for name, found in recording.runs.items():
         assert (np.diff(found.n) == picks.shape[-1]).all() and found.n[0] == recording.n_initial
         assert_allclose(found.picks, picks[names.index(name), : len(found.n)])
