@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -22,6 +22,16 @@ from milb.study.grid import Group
 from milb.study.lockstep import Lockstep
 from milb.study.progress import load, save
 from milb.study.split import rounds_of_larger
+
+
+class _Call(NamedTuple):
+    """What a call of `run` does with every group, here or on a cluster; deadline is of the clock, which all share."""
+
+    store: Path
+    deadline: float | None
+    archive: Path | None
+    elsewhere: bool
+    split: bool
 
 
 def run(
@@ -77,25 +87,18 @@ def run(
     store.mkdir(parents=True, exist_ok=True)
     if archive is not None:
         synchronise(store, archive)
-    deadline = None if time_limit is None else time.time() + time_limit  # of the clock: workers of a cluster share it
+    deadline = None if time_limit is None else time.time() + time_limit
+    call = _Call(store, deadline, archive, elsewhere, split)
     rounds = sum(group.protocol.n_rounds + 1 for group in groups)
     runs = sum(len(group.arms) * len(group.seeds) for group in groups)
     with tqdm(total=rounds, desc=f"study of {runs} runs", disable=not progress, leave=False) as bar:
         if client is not None:
-            return _run_on_cluster(client, groups, store, deadline, archive, elsewhere, split, bar)
-        return all([_run_group(group, store, deadline, archive, elsewhere, split, bar) for group in groups])
+            return _run_on_cluster(client, groups, call, bar)
+        return all([_run_group(group, call, bar) for group in groups])
 
 
-def _run_on_cluster(
-    client: Any,
-    groups: Sequence[Group],
-    store: Path,
-    deadline: float | None,
-    archive: Path | None,
-    elsewhere: bool,
-    split: bool,
-    bar: tqdm,
-) -> bool:
+def _run_on_cluster(client: Any, groups: Sequence[Group], call: _Call, bar: tqdm) -> bool:
+    store, archive = call.store, call.archive
     seen: dict[Group, tuple[int, int]] = {}  # when a group's file was written, and the rounds in it
 
     def rounds_done(group: Group) -> int:
@@ -112,8 +115,7 @@ def _run_on_cluster(
             pack(store, archive)
         return bar.n
 
-    call = partial(_work, store=store, deadline=deadline, elsewhere=elsewhere, split=split)
-    finished = cluster.run_on(client, call, groups, look)
+    finished = cluster.run_on(client, partial(_work, call=call), groups, look)
     look()
     for group in groups:
         if finished[group] and rounds_done(group) <= group.protocol.n_rounds:
@@ -121,21 +123,14 @@ def _run_on_cluster(
     return all(finished.values())
 
 
-def _work(group: Group, store: Path, deadline: float | None, elsewhere: bool, split: bool) -> bool:
+def _work(group: Group, call: _Call) -> bool:
     """What a worker of a cluster does."""
-    time_limit = None if deadline is None else max(0.0, deadline - time.time())
-    return run([group], store, time_limit, elsewhere=elsewhere, progress=False, split=split)
+    time_limit = None if call.deadline is None else max(0.0, call.deadline - time.time())
+    return run([group], call.store, time_limit, elsewhere=call.elsewhere, progress=False, split=call.split)
 
 
-def _run_group(
-    group: Group,
-    store: Path,
-    deadline: float | None,
-    archive: Path | None,
-    elsewhere: bool,
-    split: bool,
-    bar: tqdm,
-) -> bool:
+def _run_group(group: Group, call: _Call, bar: tqdm) -> bool:
+    store, deadline, archive, elsewhere, split = call
     path = store / f"{group.name}.npz"
     progress, made = load(path, group)
     if progress.finished(group):
