@@ -44,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def ask(options: argparse.Namespace) -> int:
     """The command; 0, or ValueError, TypeError, OSError or FloatingPointError before anything is written.
 
+    A report that fails is a warning: the batch stands.
+
     Only the last labels are written to the state file first when nothing is left to ask, which is an error, too.
     With a state file the batch is on disk there before it is in the output file: whenever the command is killed, the
     same call gives the same batch. Of two calls with one state file at a time, the second is an error.
@@ -68,12 +70,14 @@ def _ask(options: argparse.Namespace) -> int:
         _save(options, learner)
         write_rows(pool, batch.tolist(), options.output)
         print(f"{learner.n_labelled} labels, {learner.n_failed} failed, {learner.n_left} rows left")
-        again = f", asked before and not in {options.labels} yet" if asked_before else ""
+        again = f", asked before and not in {options.labels} yet (--k is for the next ones)" if asked_before else ""
         print(f"{options.output}: {len(batch)} rows{again}", flush=True)
         if learner.n_labelled > 1 and not options.no_report:
-            report = learner.report()
-            print("\n".join(str(report).splitlines()[1:]))
-            _save(options, learner)
+            try:
+                print("\n".join(str(learner.report()).splitlines()[1:]))
+                _save(options, learner)
+            except (FloatingPointError, OSError) as error:
+                print(f"warning: no report: {error}", flush=True)
     return 0
 
 

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,8 +28,7 @@ try:
 except ImportError:  # Windows: no locks
     fcntl = None
 
-FORMAT = "milb run"
-VERSION = 1
+FORMAT, VERSION = "milb run", 1
 
 
 @dataclass
@@ -90,10 +90,9 @@ class RunState:
         """ValueError unless this is a state that a run of the protocol goes through."""
         done = len(self.records)
         labelled = self.rows[: min(protocol.n_initial + done * protocol.n_query, protocol.n_final)]
-        counts = [protocol.n_initial + i * protocol.n_query for i in range(done)]
         if self.rows.shape != (protocol.n_final,) or done > protocol.n_rounds + 1:
             raise ValueError(f"it has {done} rounds and {self.rows.shape} rows")
-        if [record.get("n") for record in self.records] != counts:
+        if [r.get("n") for r in self.records] != [protocol.n_initial + i * protocol.n_query for i in range(done)]:
             raise ValueError("its rounds are not those of the protocol")
         if (labelled[: protocol.n_initial] != np.arange(protocol.n_initial)).any():
             raise ValueError("its first rows are not the initial labels")
@@ -144,8 +143,9 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError as error:
                 raise BlockingIOError(f"another process is working on {path}") from error
-        for leftover in path.parent.glob(f".{path.name}.*.tmp"):  # of a process that was killed while it wrote
-            leftover.unlink(missing_ok=True)
+        for leftover in os.listdir(path.parent):  # of a process that was killed while it wrote this very file
+            if re.fullmatch(re.escape(f".{path.name}.") + r"\d+\.tmp", leftover):
+                (path.parent / leftover).unlink(missing_ok=True)
         yield
 
 

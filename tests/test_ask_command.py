@@ -58,7 +58,8 @@ def test_from_files_to_the_next_batch(folder, capsys):
     assert not set(batch["id"]) & {"p00", "p05", "p09", "p13"} and set(batch["id"]) <= set(POOL["id"])
     pd.testing.assert_frame_equal(batch, POOL.set_index("id").loc[batch["id"]].reset_index())
     out = capsys.readouterr().out
-    assert "3 labels, 1 failed, 10 rows left" in out and "next.csv: 3 rows" in out and "held-out NLL" in out
+    assert "3 labels, 1 failed, 10 rows left" in out
+    assert "next.csv: 3 rows" in out and "held-out NLL" in out
     assert "2 inputs, 2 output(s)" in out  # the settings
     pd.read_csv("labels.csv").iloc[::-1].to_csv("labels.csv", index=False)
     assert ask("--no-report") == 0 and asked()["id"].tolist() == batch["id"].tolist()
@@ -105,6 +106,16 @@ def test_a_slip_in_a_label_may_be_mended_and_a_label_not_lost(folder, capsys):
     capsys.readouterr()
     assert ask(*again) == 2
     assert "labels.csv lacks id 'p00', which lab.npz has a label of" in capsys.readouterr().err
+
+
+def test_a_report_that_fails_is_a_warning_and_the_batch_stands(folder, capsys, monkeypatch):
+    def fails(self):
+        raise FloatingPointError("training has diverged")
+
+    monkeypatch.setattr(Learner, "report", fails)
+    assert ask("--state", "lab.npz") == 0
+    assert "warning: no report: training has diverged" in capsys.readouterr().out
+    assert len(pd.read_csv("next.csv")) == 3 and len(Learner.load("lab.npz").pending) == 3
 
 
 def refused(capsys, before, *arguments, **options):

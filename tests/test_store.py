@@ -316,6 +316,16 @@ def test_temporaries_of_killed_processes_are_cleared(path, uninterrupted):
     assert not leftover.exists()
 
 
+@pytest.mark.parametrize("name", ["run.npz", "run[1].npz", "run*.npz"])
+def test_temporaries_of_other_files_are_left_alone(name, tmp_path):
+    mine = tmp_path / f".{name}.77.tmp"
+    others = [tmp_path / f".{other}.88.tmp" for other in ("run1.npz", "runs.npz", f"{name}.bak", f"{name}.1")]
+    for file in (mine, *others):
+        file.write_text("half a file")
+    with store.locked(tmp_path / name):
+        assert not mine.exists() and all(other.exists() for other in others)
+
+
 def test_symlink_and_relative_path_lead_to_one_file(tmp_path, monkeypatch):
     real, link = tmp_path / "real" / "run.npz", tmp_path / "run.npz"
     real.parent.mkdir()

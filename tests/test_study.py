@@ -54,6 +54,7 @@ def test_arms_are_read_from_text():
         ("best", "unknown strategy 'best'"),
         ("random:steps=3", "'steps' is no option of a strategy; there are bait_ridge"),
         ("random:gibbs_half=1", "'gibbs_half' is no option of a strategy"),
+        ("bait:bait_ridge=1,bait_ridge=2", "gives bait_ridge twice"),
         ("random:bait_ridge=big", "bait_ridge = 'big' is no number"),
         ("random:bait_ridge=-1", "bait_ridge must be a finite number"),
         ("random:variance=sum", "variance must be one of 'mean', 'trace', got 'sum'"),
@@ -71,6 +72,9 @@ def test_refuses_arms(text, message):
         ({"seeds": []}, "seeds must be different ones, at least one"),
         ({"seeds": [1, 1]}, "seeds must be different ones"),
         ({"arms": ["random", "random"]}, "arms must be different ones"),
+        ({"arms": ["mi-lb-sbal", "mi-lb-sbal:sbal_temperature=1"]}, "arms must be different runs; on "),
+        ({"arms": [Arm("best")]}, "unknown strategy 'best'"),
+        ({"arms": [Arm("mi-lb-sbal", (("sbal_temperature", -1),))]}, "sbal_temperature must be"),
         ({"scale": "huge"}, "scale must be one of"),
         ({"runs_per_group": 0}, "runs_per_group must be an integer >= 1 or None, got 0"),
     ],
@@ -78,6 +82,11 @@ def test_refuses_arms(text, message):
 def test_refuses_grids(arguments, message):
     with pytest.raises(ValueError, match=message):
         grid(**{"scale": "smoke", **arguments})
+
+
+def test_one_name_is_a_list_of_one_too():
+    (group,) = grid("ternary", "random", [0], "smoke")
+    assert group == grid(["ternary"], [Arm("random")], [0], "smoke")[0]
 
 
 @pytest.mark.parametrize("together", [1, 2, 3, 4, 5, 7, 20])
@@ -310,6 +319,33 @@ def test_a_damaged_member_of_an_archive_is_set_aside(rounds_here, store, tmp_pat
     assert len(names(folder)) == (1 if rounds_here is None else 2)
 
 
+def test_an_archive_holds_what_links_lead_to_and_files_only(store, tmp_path, tar):
+    path, folder = put_rounds(store, tmp_path / "elsewhere", 2), tmp_path / "store"
+    folder.mkdir()
+    (folder / path.name).symlink_to(path)
+    (folder / "a_folder.npz").mkdir()
+    (folder / "nothing.npz").symlink_to(tmp_path / "not there")
+    archive.pack(folder, tar)
+    assert contents(tar) == {path.name: path.read_bytes()}
+    packed = tar.stat().st_ino
+    archive.synchronise(folder, tar)
+    assert tar.stat().st_ino == packed, "nothing differs, nothing is written"
+
+
+def test_a_file_that_is_replaced_meanwhile_is_packed_whole(store, tmp_path, tar, monkeypatch):
+    path, read = put_rounds(store, tmp_path / "store", 1), type(tmp_path).read_bytes
+    one_round, three_rounds = path.read_bytes(), put_rounds(store, tmp_path / "further", 3).read_bytes()
+
+    def read_and_replace(path):
+        content = read(path)
+        path.write_bytes(three_rounds)
+        return content
+
+    monkeypatch.setattr(type(tmp_path), "read_bytes", read_and_replace)
+    archive.pack(path.parent, tar)
+    assert contents(tar) == {path.name: one_round}
+
+
 @pytest.mark.parametrize(("here", "there"), [(1, 2), (2, 1), (3, 2), (2, 3), (2, 2)])
 def test_store_and_archive_agree_on_more_rounds(here, there, store, tmp_path, tar):
     folder = tmp_path / "store"
@@ -427,6 +463,67 @@ def test_reading_leaves_foreign_and_damaged_files_alone(store, tmp_path):
     assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
+def test_a_file_of_a_newer_milb_is_neither_set_aside_nor_overwritten(store, tmp_path):
+    path = put_rounds(store, tmp_path / "store", 2)
+    header, arrays = runner.files.unpacked(path.read_bytes(), runner.files.FORMAT)
+    header["columns"].append("crps_mean")
+    arrays["metrics"] = np.concatenate([arrays["metrics"], arrays["metrics"][..., :1]], -1)
+    runner.files.write(path, header, arrays)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=f"{path.name} was written by a newer milb: it records crps_mean"):
+        study.run([small()], path.parent, progress=False)
+    assert names(path.parent) == [path.name] and path.read_bytes() == before
+
+
+def test_a_store_is_read_where_it_was_written(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    put_rounds(store, tmp_path / "store", 3)
+    assert study.run(iter([small()]), "~/store", progress=False)
+    assert len(study.curves("~/store")) == 2 * 3 * 3 == len(study.curves(tmp_path / "store"))
+    for read in (
+        study.curves,
+        lambda folder: study.picks(folder, "ternary"),
+        lambda folder: list(study.results(folder)),
+    ):
+        with pytest.raises(FileNotFoundError, match="no folder of a study"):
+            read("~/stroe")
+
+
+def test_runs_without_a_round_to_pick_in(tmp_path):
+    group = small(arms=ARMS[:1], n_rounds=0)
+    assert study.run([group], tmp_path, progress=False)
+    assert study.picks(tmp_path, "ternary")["picks"].shape == (2, 1, 0, 5) and len(study.curves(tmp_path)) == 2
+
+
+def test_diverged_runs_draw_at_random_and_the_study_goes_on(tmp_path):
+    arms = ("random", "core-set", "bait", "mi-lb", "mi-lb-sbal")
+    wild, sound = small(arms=arms, max_steps=5, learning_rate=1e30), small(arms=ARMS[:1], max_steps=5)
+    with pytest.warns(UserWarning) as warned:
+        assert study.run([wild, sound], tmp_path, progress=False)
+    messages = {str(warning.message) for warning in warned}
+    assert len(messages) == 2 * 5 * 3 and all("training has diverged" in message for message in messages)
+    assert any("core-set seed 1, round 0" in m and m.endswith("labels are drawn at random") for m in messages)
+    progress = stored(wild, tmp_path)
+    assert np.isnan(np.stack(progress.metrics)[..., MEAN]).all()
+    assert (progress.rows == progress.rows[:, :1]).all(), "one draw a seed, for every strategy"
+    assert not set(progress.rows[0, 0, 40:]) & set(range(40)) and len(set(progress.rows[0, 0])) == 50
+    assert np.isfinite(np.stack(stored(sound, tmp_path).metrics)[..., MEAN]).all()
+
+
+def test_a_function_of_ones_own_is_called_for_trained_networks_only(monkeypatch):
+    calls = []
+
+    def own(key, ensemble, pool, k, options):
+        calls.append(threading.get_ident())
+        assert len(np.unique(np.asarray(ensemble.inputs.mean))) > 1, "made-up networks"
+        return np.flatnonzero(pool.available)[:k]
+
+    monkeypatch.setitem(STRATEGIES, "own", own)
+    group = small(arms=("random", "own"))
+    lockstep.Lockstep(group).advance(lockstep.Progress.new(group))
+    assert len(calls) == 2 and len(set(calls)) == 1
+
+
 def test_divergence_is_named_and_recorded(monkeypatch, tmp_path):
     train = lockstep.train
 
@@ -458,22 +555,34 @@ def from_the_command_line(tmp_path_factory):
 @pytest.mark.exhaustive
 @pytest.mark.slow
 def test_survives_sigkill_at_ten_random_moments(from_the_command_line, tmp_path):
-    """A store begins anew once it is finished, so that every kill meets a command at work."""
+    """Every second kill comes at any moment of a call, the others once the call has put a round on disk.
+
+    A store begins anew once it is finished, so that every kill meets a command at work.
+    """
     group, command, undisturbed, seconds = from_the_command_line
-    rng, killed_after = np.random.default_rng(0), []
+    rng, killed_after, of_their_own = np.random.default_rng(0), [], []
     stores = (tmp_path / str(i) for i in range(50))
     store = next(stores)
     while len(killed_after) < 10:
+        before = len(stored(group, store).metrics)
         process = subprocess.Popen([*command, str(store)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if len(killed_after) % 2:
+            while process.poll() is None and len(stored(group, store).metrics) == before:
+                time.sleep(0.005)
+            pause = rng.uniform(0, 0.3)
+        else:
+            pause = rng.uniform(0.3, 1) * seconds
         try:
-            process.wait(rng.uniform(0.3, 1) * seconds)
+            process.wait(pause)
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGKILL)
             killed_after.append(len(stored(group, store).metrics))
+            of_their_own.append(killed_after[-1] - before)
         if process.wait() == 0:
             assert_same(stored(group, store), undisturbed)
             store = next(stores)
-    assert max(killed_after) > 0, "some were killed in mid-run"
+    assert sum(own > 0 for own in of_their_own) >= 3, (killed_after, of_their_own)
+    assert sum(0 < rounds < len(undisturbed.metrics) for rounds in killed_after) >= 3, "some in mid-run"
     subprocess.run([*command, str(store)], capture_output=True, check=True)
     assert_same(stored(group, store), undisturbed)
     assert [path.name for path in store.glob("*.unreadable")] == []

@@ -155,11 +155,19 @@ def test_a_run_by_two_protocols_is_named_and_shown_by_one(tmp_path):
         ["ternary"], ARMS[:1], (0,), "smoke", runs_per_group=60, max_steps=20, n_query=10, n_rounds=1
     )
     assert study.run([in_one_batch, group_of(ARMS[:2], (0,))], tmp_path, progress=False)
-    with pytest.warns(UserWarning, match=r"has \('ternary', 'smoke', 'random', 0\) by two protocols; one is left out"):
+    why = "differs from the largest group's: n_rounds = 1, not 2, n_query = 10, not 5"
+    with pytest.warns(UserWarning, match=f"{in_one_batch.name}.npz is left out, its protocol {why}"):
         curves = study.curves(tmp_path)
     assert curves["n"].tolist() == [40, 45, 50] * 2, "the one of the larger group"
-    with pytest.warns(UserWarning, match="by two protocols"):
+    with pytest.warns(UserWarning, match="is left out"):
         assert study.picks(tmp_path, "ternary")["picks"].shape == (1, 2, 2, 5)
+
+
+def test_other_strategies_by_another_protocol_are_not_put_beside_these(tmp_path):
+    (clipped_otherwise,) = grid(["ternary"], ARMS[1:2], (0,), "smoke", runs_per_group=60, max_steps=20, clip="member")
+    assert study.run([clipped_otherwise, group_of(("random", "mi-lb"), (0,))], tmp_path, progress=False)
+    with pytest.warns(UserWarning, match="clip = 'member', not 'released'"):
+        assert set(study.curves(tmp_path)["strategy"]) == {"random", "mi-lb"}
 
 
 def test_a_part_says_which_rounds_it_has_taken(begun, tmp_path):
@@ -247,6 +255,28 @@ def test_files_that_cannot_be_split_are_named_and_left_out(change, begun, tmp_pa
     with pytest.warns(UserWarning, match=f"{path.name} is left out"):
         assert not study.run([group_of(ARMS[:1], (0,))], store, progress=False, split=True, time_limit=0)
     assert [file.name for file in store.glob("*.npz")] == [path.name] and path.read_bytes() == before
+
+
+def test_a_file_that_may_not_be_read_is_left_out(begun, tmp_path, monkeypatch):
+    store = copied(begun[0], tmp_path / "store")
+    (path,), read = store.glob("*.npz"), type(store).read_bytes
+
+    def forbidden(file):
+        if file == path:
+            raise PermissionError(13, "no", str(file))
+        return read(file)
+
+    monkeypatch.setattr(type(store), "read_bytes", forbidden)
+    with pytest.warns(UserWarning, match=f"{path.name} is left out"):
+        assert not study.run([group_of(ARMS[:1], (0,))], store, progress=False, split=True, time_limit=0)
+
+
+@pytest.mark.parametrize("arms", [ARMS[:1], ("variance",)])
+def test_says_what_a_part_begins_with(arms, begun, tmp_path, capsys):
+    store, part = copied(begun[1], tmp_path / "store"), group_of(arms, (0,))
+    study.run([part], store, split=True, time_limit=0, elsewhere=True)
+    found = f"1: goes on from {group_of().name}" if arms == ARMS[:1] else "0: no larger group has rounds of it"
+    assert f"{part.name}, round {found}\n" in capsys.readouterr().out
 
 
 def test_the_command_splits_too(begun, tmp_path, monkeypatch, capsys):

@@ -37,7 +37,7 @@ def as_table(name: str, data: Any) -> Table:
             a frame's columns that repeat. NaN and infinity pass.
     """
     if isinstance(data, pd.Series):
-        data = data.to_frame(None if data.name is None else data.name)
+        data = data.to_frame(0 if data.name is None else data.name)
     if isinstance(data, pd.DataFrame):
         names = tuple(map(str, data.columns))
         columns = [data.iloc[:, i] for i in range(data.shape[1])]
@@ -81,7 +81,8 @@ def _numbers(where: str, column: Any) -> Float[np.ndarray, "n"]:
         nullable = pd.api.types.is_extension_array_dtype(dtype)
         column = column.to_numpy(float, na_value=np.nan) if nullable else column.to_numpy()
     if column.dtype.kind not in "biufO":
-        raise ValueError(f"{where} holds {column[0]!r}, which is no real number{advice}")
+        example = repr(column[0]) if len(column) else f"{column.dtype} values"
+        raise ValueError(f"{where} holds {example}, which is no real number{advice}")
     if column.dtype == object:
         for row, value in enumerate(column):
             if value is not None and not isinstance(value, numbers.Real | np.bool_):

@@ -34,9 +34,9 @@ class Report:
         nll, nll_error: held-out negative log-likelihood a label, mean and standard error, nats in the units of y: every
             label is predicted by a model trained on the other folds. NaN with fewer than two labels.
         unconditional_nll: the same of a Gaussian mixture that looks at no input: what a model has to beat.
-        saturated_share: of the rows that are left, whose MI-LB is within 0.01 nat of its maximum.
+        saturated_share: of the rows that are left, whose MI-LB is within 0.01 nat of its maximum. NaN if none are.
         certificate: quantiles over rows that are left of the certified lower bound on what a label would tell about
-            the members, in nats, by level.
+            the members, in nats, by level. NaN if none are left.
         hint: that more labels may not help much, or None. Only a hint: nothing stops.
     """
 
@@ -57,9 +57,12 @@ class Report:
             f"held-out NLL {self.nll:.3f} ± {self.nll_error:.3f} nats, without inputs {self.unconditional_nll:.3f}"
             if self.n > 1
             else "held-out NLL: needs two labels",
-            f"MI-LB saturated on {100 * self.saturated_share:.0f} % of the rows left",
-            f"certified information of a label (nats; quantiles over these rows): {quantiles}",
         ]
+        if self.n_left:
+            lines += [
+                f"MI-LB saturated on {100 * self.saturated_share:.0f} % of the rows left",
+                f"certified information of a label (nats; quantiles over these rows): {quantiles}",
+            ]
         return "\n".join(lines + ([f"hint: {self.hint}"] if self.hint else []))
 
 
@@ -118,7 +121,7 @@ def stop_hint(curve: Mapping[int, Mapping[str, float]]) -> str | None:
     if len(recent) < RECENT or not all(np.isfinite(values["nll"]) for values in recent):
         return None
     gain = recent[0]["nll"] - recent[-1]["nll"]
-    if gain > recent[-1]["nll_error"] or recent[-1]["certificate_high"] > LITTLE:
+    if gain > recent[-1]["nll_error"] or not recent[-1]["certificate_high"] <= LITTLE:  # NaN: no rows are left
         return None
     first, last = sorted(curve)[-RECENT], sorted(curve)[-1]
     return (

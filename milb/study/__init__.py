@@ -1,4 +1,4 @@
-"""Many runs: a grid of them, in lockstep on one device, resumable, spread over machines."""
+"""Many runs: a grid of them, in lockstep on one machine's devices, resumable, spread over machines."""
 
 from milb.study.cluster import connect
 from milb.study.grid import OWN_STRATEGIES, PAPER_STRATEGIES, Arm, Group, grid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import itertools
@@ -42,6 +43,8 @@ class Arm:
         options = {}
         for change in filter(None, changes.split(",")):
             option, _, value = change.partition("=")
+            if option in options:
+                raise ValueError(f"{text!r} gives {option} twice")
             if option not in fields or option in _OF_PROBLEM:
                 allowed = ", ".join(sorted(set(fields) - _OF_PROBLEM))
                 raise ValueError(f"{text!r}: {option!r} is no option of a strategy; there are {allowed}")
@@ -98,8 +101,8 @@ class Group:
 
 
 def grid(
-    benchmarks: Iterable[str] = tuple(PROBLEMS),
-    arms: Iterable[str | Arm] = (*PAPER_STRATEGIES, *OWN_STRATEGIES),
+    benchmarks: str | Iterable[str] = tuple(PROBLEMS),
+    arms: str | Arm | Iterable[str | Arm] = (*PAPER_STRATEGIES, *OWN_STRATEGIES),
     seeds: Iterable[int] = range(5),
     scale: str = "paper",
     runs_per_group: int | None = None,
@@ -107,21 +110,24 @@ def grid(
 ) -> list[Group]:
     """All runs of a study, in groups.
 
+    The same arguments make the same groups, and so find their files again. Other ones, arms or seeds in another order
+    too, make other groups, which begin anew unless `milb.study.run` splits them from larger ones.
+
     Args:
         benchmarks: names in `milb.problems.PROBLEMS`.
         arms: strategies, with their options where they have any, see `Arm.parse`.
         seeds: of datasets and training.
         scale: "smoke", "demo" or "paper".
         runs_per_group: at most so many runs in lockstep; None takes what fits the accelerator's memory, and 1 on
-            CPUs, whose cores one run keeps busy. Another number makes other groups, which do not resume these.
+            CPUs, whose cores one run keeps busy.
         changes: fields of the protocol that all runs share, e.g. gibbs_half=True, clip="member".
 
     Raises:
         ValueError: an unknown benchmark, strategy, option or scale, nothing to do, or the same run twice.
         TypeError: an unknown field in changes.
     """
-    benchmarks = list(benchmarks)
-    arms = [arm if isinstance(arm, Arm) else Arm.parse(arm) for arm in arms]
+    benchmarks = [benchmarks] if isinstance(benchmarks, str) else list(benchmarks)
+    arms = [Arm.parse(str(arm)) for arm in ([arms] if isinstance(arms, str | Arm) else arms)]
     seeds = [checked_seed("seed", seed) for seed in seeds]
     for name, values in (("benchmarks", benchmarks), ("arms", arms), ("seeds", seeds)):
         if not values or len(set(values)) < len(values):
@@ -132,6 +138,9 @@ def grid(
             raise ValueError(f"unknown benchmark {benchmark!r}; there are {', '.join(map(repr, PROBLEMS))}")
         protocol = PROBLEMS[benchmark].protocol(scale)
         protocol = protocol.replace(**{"block_size": by_backend(protocol.block_size, 8_192), **changes})
+        same = collections.Counter((arm.strategy, protocol.replace(**dict(arm.options))) for arm in arms)
+        if max(same.values()) > 1:
+            raise ValueError(f"arms must be different runs; on {benchmark} two of {[str(arm) for arm in arms]} are not")
         together = _runs_in_memory(benchmark, protocol) if runs_per_group is None else runs_per_group
         if isinstance(together, bool) or not isinstance(together, int) or together < 1:
             raise ValueError(f"runs_per_group must be an integer >= 1 or None, got {together!r}")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, Key
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
 
 from milb import strategy as strategies
 from milb.checks import Data, checked_data, checked_picks
@@ -38,6 +38,9 @@ from milb.study.grid import Group
 from milb.study.progress import Progress, clipped
 from milb.study.training import train
 
+# Plain functions that do nothing but answer: they may be called in threads, and on made-up networks.
+_OURS = (strategies.bait, strategies.core_set)
+
 
 class Proposals(NamedTuple):
     """One strategy's answers, seeds on axis 0; scores are None where it has none."""
@@ -55,20 +58,29 @@ def propose(
     n: Int[Array, ""],
     k: int,
     options: Options,
+    trained: Bool[np.ndarray, "seeds"],
 ) -> Proposals:
     """One strategy's picks and scores on every seed.
 
     Acquisitions and their rules are vmapped over seeds; plain functions, which may work on the host as BAIT does, are
-    called seed by seed.
+    called seed by seed. Where training has diverged there is nothing to go by: picks are random there, scores NaN.
     """
+    by_chance = partial(_propose_scored, strategies.get("random"), keys, ensembles, x, rows, n, k, options)
     if isinstance(strategy, Scored):
-        return _propose_scored(strategy, keys, ensembles, x, rows, n, k, options)
+        proposals = _propose_scored(strategy, keys, ensembles, x, rows, n, k, options)
+        if trained.all():
+            return proposals
+        random, sound = by_chance().indices, trained[:, None]
+        return Proposals(jnp.where(sound, proposals.indices, random), jnp.where(sound, proposals.scores, jnp.nan))
 
     def of_seed(s: int) -> np.ndarray:
+        if not trained[s]:
+            return np.asarray(by_chance().indices[s])
         ensemble = jax.tree.map(lambda leaf: leaf[s], ensembles)
         return np.asarray(strategy(keys[s], ensemble, _pool(x[s], rows[s], n), k, options))
 
-    with ThreadPoolExecutor(len(keys) if jax.device_count() == 1 else 1) as threads:
+    at_once = jax.device_count() == 1 and strategy in _OURS
+    with ThreadPoolExecutor(len(keys) if at_once else 1) as threads:
         return Proposals(np.stack(list(threads.map(of_seed, range(len(keys))))), None)
 
 
@@ -129,11 +141,11 @@ class Lockstep:
                 first = partial(jax.tree.map, lambda leaf: jnp.broadcast_to(leaf[:, :1], leaf.shape))
                 ensembles, nll = first(ensembles), first(nll)
             nll = np.asarray(nll)
-        seconds = [time.perf_counter() - started]
+        seconds, trained = [time.perf_counter() - started], np.isfinite(nll).all(-1)
         proposals, saturated = [], []
         for a in range(len(group.arms) if index < protocol.n_rounds else 0):
             started = time.perf_counter()
-            proposals.append(self._propose(a, keys, ensembles, rows, count))
+            proposals.append(self._propose(a, keys, ensembles, rows, count, trained[:, a]))
             seconds.append(time.perf_counter() - started)
             saturated.append(np.asarray(_saturation(on_one_device(_arm(ensembles, a)), self.subset_x)))
         self._record(progress, index, n, nll, proposals, saturated, seconds)
@@ -141,16 +153,18 @@ class Lockstep:
     def _keys(self, stream: int, index: int) -> Array:
         return jax.vmap(lambda root: round_key(root, stream, index))(self.roots)
 
-    def _propose(self, a: int, keys: Array, ensembles: Ensemble, rows: Array, n: Array) -> Proposals:
+    def _propose(
+        self, a: int, keys: Array, ensembles: Ensemble, rows: Array, n: Array, trained: np.ndarray
+    ) -> Proposals:
         arm, protocol = self.group.arms[a], self.group.protocol
         options = protocol.replace(**dict(arm.options))
         strategy = strategies.get(arm.strategy)
-        proposals = propose(strategy, keys, _arm(ensembles, a), self.data.x, rows[:, a], n, protocol.n_query, options)
-        return jax.tree.map(np.asarray, proposals)
+        runs = (keys, _arm(ensembles, a), self.data.x, rows[:, a], n)
+        return jax.tree.map(np.asarray, propose(strategy, *runs, protocol.n_query, options, trained))
 
     @contextlib.contextmanager
     def _compiling_proposals(self, arguments: tuple[Any, ...], keys: Array) -> Iterator[None]:
-        """The first time, beside the first training: every arm's program, in a thread each, on made-up networks."""
+        """The first time, beside the first training: our strategies' programs, in threads, on made-up networks."""
         if self.compiled or jax.device_count() > 1:
             yield
             return
@@ -165,8 +179,13 @@ class Lockstep:
 
         shapes = jax.eval_shape(leaves, *arguments[:-1])
         ensembles = jax.tree.unflatten(structures[0], [jnp.ones(leaf.shape, leaf.dtype) for leaf in shapes])
+        whole = np.ones(len(keys), bool)
         with ThreadPoolExecutor(len(self.group.arms)) as threads:
-            made = [threads.submit(self._propose, a, keys, ensembles, rows, n) for a in range(len(self.group.arms))]
+            made = [
+                threads.submit(self._propose, a, keys, ensembles, rows, n, whole)
+                for a, arm in enumerate(self.group.arms)
+                if isinstance(strategy := strategies.get(arm.strategy), Scored) or strategy in _OURS
+            ]
             yield
             for proposals in made:
                 proposals.result()
@@ -189,7 +208,8 @@ class Lockstep:
             for a, arm in enumerate(group.arms):
                 where = f"{group.benchmark} {arm} seed {seed}, round {index}"
                 if not np.isfinite(nll[s, a]).all():
-                    warnings.warn(f"{where}: training has diverged, the test NLL is not finite", stacklevel=3)
+                    then = "; its next labels are drawn at random" if proposals else ""
+                    warnings.warn(f"{where}: training has diverged, the test NLL is not finite{then}", stacklevel=3)
                 record = training_record(index, n, nll[s, a])
                 record["train_seconds"] = seconds[0] / (n_seeds * n_arms)
                 if proposals:

@@ -62,11 +62,17 @@ def save(path: Path, group: Group, progress: Progress, made: list[dict[str, Any]
 
 
 def load(path: Path, group: Group) -> tuple[Progress, list[dict[str, Any]]]:
-    """A group's state and what made it; the beginning where there is no file, or none of this group."""
+    """A group's state and what made it; the beginning where there is no file, or none of this group.
+
+    Errors and warnings as `milb.store.read`; a file of another group is set aside, too.
+    """
     stored = files.read(path)
     if stored is None:
         return Progress.new(group), []
     header, arrays = stored
+    newer = set(header.get("columns", ())) - set(COLUMNS)
+    if newer:
+        raise ValueError(f"{path} was written by a newer milb: it records {', '.join(sorted(newer))}")
     try:
         if header["settings"] != group.settings:
             raise ValueError("it holds another group")

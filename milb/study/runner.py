@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from milb.study import cluster
 from milb.study.archive import located, pack, synchronise
 from milb.study.grid import Group
 from milb.study.lockstep import Lockstep
-from milb.study.progress import load, save
+from milb.study.progress import Progress, load, save
 from milb.study.split import rounds_of_larger
 
 
@@ -35,7 +35,7 @@ class _Call(NamedTuple):
 
 
 def run(
-    groups: Sequence[Group],
+    groups: Iterable[Group],
     store: str | os.PathLike[str],
     time_limit: float | None = None,
     archive: str | os.PathLike[str] | None = None,
@@ -74,13 +74,14 @@ def run(
         OSError: the store or the archive cannot be written, or is not the one that a cluster's workers write.
 
     Warns:
-        UserWarning: a group's file or the archive was truncated or foreign and set aside; a run's training diverged.
+        UserWarning: a group's file or the archive was truncated or foreign and set aside; a run's training diverged:
+            its errors of that round are NaN and its next labels drawn at random.
     """
     if time_limit is not None and not time_limit >= 0:
         raise ValueError(f"time_limit must be a number of seconds, not negative, or None, got {time_limit}")
     if not os.fspath(store):
         raise ValueError("store must be a folder, got an empty name")
-    store = Path(store).expanduser().resolve()
+    groups, store = list(groups), Path(store).expanduser().resolve()
     if store.exists() and not store.is_dir():
         raise NotADirectoryError(f"the store must be a folder; {store} is a file")
     archive = None if archive is None else located(archive)
@@ -130,8 +131,7 @@ def _work(group: Group, call: _Call) -> bool:
 
 
 def _run_group(group: Group, call: _Call, bar: tqdm) -> bool:
-    store, deadline, archive, elsewhere, split = call
-    path = store / f"{group.name}.npz"
+    path = call.store / f"{group.name}.npz"
     progress, made = load(path, group)
     if progress.finished(group):
         bar.update(len(progress.metrics))
@@ -139,35 +139,46 @@ def _run_group(group: Group, call: _Call, bar: tqdm) -> bool:
     try:
         with files.locked(path):
             progress, made = load(path, group)  # whoever held the lock may have gone on
-            taken = split and not progress.metrics
+            taken = call.split and not progress.metrics
             if taken:
-                progress, made = rounds_of_larger(store, group)
+                progress, made = rounds_of_larger(call.store, group)
+                found = f"goes on from {made[-1]['group']}" if made else "no larger group has rounds of it"
             if not progress.finished(group):
-                made = _made_here(path, made, len(progress.metrics), elsewhere)
+                made = _made_here(path, made, len(progress.metrics), call.elsewhere)
+            if taken:
+                _say(bar, f"{group.name}, round {len(progress.metrics)}: {found}")
             if taken and progress.metrics:
-                save(path, group, progress, made)
-                if archive is not None:
-                    pack(store, archive)
+                _keep(call, path, group, progress, made)
             bar.update(len(progress.metrics))
             bar.refresh()  # a first round may take minutes
             lockstep = None
             while not progress.finished(group):
                 started = time.time()
                 last = 1.1 * sum(progress.seconds[-1]) if progress.seconds else 0
-                if deadline is not None and started + last > deadline:
+                if call.deadline is not None and started + last > call.deadline:
                     return False
                 lockstep = Lockstep(group) if lockstep is None else lockstep
                 lockstep.advance(progress)
-                save(path, group, progress, made)
-                if archive is not None:
-                    pack(store, archive)
-                best = np.nanmin(progress.metrics[-1][..., COLUMNS.index("nll_mean")])
+                _keep(call, path, group, progress, made)
+                nll = progress.metrics[-1][..., COLUMNS.index("nll_mean")]
+                best = np.min(nll, initial=np.inf, where=np.isfinite(nll))
                 bar.update()
                 bar.set_postfix_str(f"{group.benchmark} n={int(progress.metrics[-1][0, 0, 1])} best nll={best:.4g}")
     except BlockingIOError:
-        bar.write(f"{group.name}: another process is working on it")
+        _say(bar, f"{group.name}: another process is working on it")
         return False
     return True
+
+
+def _say(bar: tqdm, line: str) -> None:
+    if not bar.disable:
+        bar.write(line)
+
+
+def _keep(call: _Call, path: Path, group: Group, progress: Progress, made: list[dict[str, Any]]) -> None:
+    save(path, group, progress, made)
+    if call.archive is not None:
+        pack(call.store, call.archive)
 
 
 def _made_here(path: Path, made: list[dict[str, Any]], n_rounds: int, elsewhere: bool) -> list[dict[str, Any]]:
@@ -182,7 +193,7 @@ def _made_here(path: Path, made: list[dict[str, Any]], n_rounds: int, elsewhere:
     if different and not elsewhere:
         begun = path.with_stem(made[-1].get("group", path.stem))
         raise ValueError(
-            f"{begun} was begun elsewhere, where rounding differs; elsewhere=True (--elsewhere) goes on and records "
-            "it:\n  " + "\n  ".join(different)
+            f"{begun} was begun elsewhere or on another number of cores, where rounding differs; elsewhere=True "
+            "(--elsewhere) goes on and records it:\n  " + "\n  ".join(different)
         )
     return [*made, here]

@@ -33,7 +33,7 @@ def rounds_of_larger(store: Path, group: Group) -> tuple[Progress, list[dict[str
             if len(arrays["metrics"]) > len(best[0].metrics):
                 part = _part(from_arrays(header, arrays), header["settings"], group)
                 best = part, [{"group": path.stem} | made for made in header["made"]]
-        except (KeyError, IndexError, TypeError, ValueError) as error:  # Damaged and a newer milb's are ValueErrors
+        except (OSError, KeyError, IndexError, TypeError, ValueError) as error:  # Damaged, a newer milb's: ValueErrors
             warnings.warn(f"{path} is left out, no rounds are taken from it: {error!r}", stacklevel=4)
     return best
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import shutil
@@ -24,12 +25,13 @@ STATISTICS = ("nll_median", "nll_q10", "nll_q90", "saturated_share", "score_seco
 
 
 def results(store: str | os.PathLike[str]) -> Iterator[tuple[dict, dict[str, np.ndarray]]]:
-    """Header and arrays of every group in a store that has a round to show; see `milb.study.runner.save`.
+    """Header and arrays of every group in a store that has a round to show; see `milb.study.progress.save`.
 
     The store stays as it is: files of something else are left out, and so are damaged ones.
 
     Raises:
         ValueError: a group's file was written by a newer milb.
+        FileNotFoundError: there is no such folder.
 
     Warns:
         UserWarning: a damaged file is left out.
@@ -39,7 +41,10 @@ def results(store: str | os.PathLike[str]) -> Iterator[tuple[dict, dict[str, np.
 
 
 def _groups(store: str | os.PathLike[str]) -> Iterator[tuple[Path, dict, dict[str, np.ndarray]]]:
-    for path in sorted(Path(store).glob("*.npz")):
+    folder = Path(store).expanduser()
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no folder of a study", str(folder))
+    for path in sorted(folder.glob("*.npz")):
         if not path.is_file():
             continue
         try:
@@ -68,10 +73,13 @@ def curves(store: str | os.PathLike[str], statistics: bool = False) -> pd.DataFr
     labels it was trained on; test_nll, mean over test points (nats, raw units); seconds, the run's share of its
     group's wall time that round; device, jax and milb versions, and date, of what made that round. With `statistics`
     also median and 10/90 % quantiles of the test points' NLL, the saturated share and seconds of scoring. A run that is
-    in several groups (see `split` of `milb.study.run`) is taken from the one that has come furthest.
+    in several groups (see `split` of `milb.study.run`) is taken from the one that has come furthest. Runs of a
+    benchmark and scale are compared by one protocol, that of the largest group.
+
+    Errors as `results`.
 
     Warns:
-        UserWarning: as `results`; a run is there by two protocols, of which one is shown.
+        UserWarning: as `results`; a group is left out for its other protocol.
     """
     rows = []
     for (benchmark, scale, arm, seed), (header, arrays) in _runs(store).items():
@@ -89,15 +97,18 @@ def curves(store: str | os.PathLike[str], statistics: bool = False) -> pd.DataFr
 def _runs(store: str | os.PathLike[str]) -> dict[tuple[str, str, str, int], tuple[dict, dict[str, np.ndarray]]]:
     """By benchmark, scale, arm and seed: the group that a run has come furthest in, of groups as far the largest."""
     runs: dict[tuple[str, str, str, int], tuple[dict, dict[str, np.ndarray]]] = {}
-    for header, arrays in sorted(results(store), key=lambda group: group[1]["rows"][..., 0].size, reverse=True):
+    protocols: dict[tuple[str, str], dict[str, Any]] = {}
+    for path, header, arrays in sorted(_groups(store), key=lambda group: group[2]["rows"][..., 0].size, reverse=True):
         settings = header["settings"]
+        protocol = protocols.setdefault((settings["benchmark"], settings["scale"]), settings["protocol"])
+        others = {key: value for key, value in settings["protocol"].items() if value != protocol.get(key)}
+        if others:
+            why = ", ".join(f"{key} = {value!r}, not {protocol.get(key)!r}" for key, value in others.items())
+            warnings.warn(f"{path} is left out, its protocol differs from the largest group's: {why}", stacklevel=3)
+            continue
         for arm, seed in itertools.product(settings["arms"], settings["seeds"]):
             run = (settings["benchmark"], settings["scale"], arm, seed)
-            if run not in runs:
-                runs[run] = header, arrays
-            elif settings["protocol"] != runs[run][0]["settings"]["protocol"]:
-                warnings.warn(f"{store} has {run} by two protocols; one is left out", stacklevel=3)
-            elif len(arrays["metrics"]) > len(runs[run][1]["metrics"]):
+            if run not in runs or len(arrays["metrics"]) > len(runs[run][1]["metrics"]):
                 runs[run] = header, arrays
     return runs
 
@@ -110,38 +121,35 @@ def picks(
     Returns:
         strategies (A,) and seeds (S,); picks (S, A, rounds, k), -1 where a run has not come; scored, names of the
         strategies whose scores (rounds, len(scored), subset), float16, of the dataset rows in subset, are there, NaN
-        where none were kept. Runs are those of the largest group's scale and protocol, from the groups that `curves`
-        takes them from; ValueError when there is none.
+        where none were kept. Runs are those of the largest group's scale, from the groups that `curves` takes them
+        from; ValueError when there is none. Other errors and warnings as `curves`.
     """
     runs = {run: group for run, group in _runs(store).items() if run[0] == benchmark}
     if not runs:
         raise ValueError(f"{store} has no group of {benchmark!r}")
     settings = next(iter(runs.values()))[0]["settings"]
-    alike = {
-        run[2:]: group
-        for run, group in runs.items()
-        if all(group[0]["settings"][key] == settings[key] for key in ("scale", "protocol"))
-    }
+    alike = {run[2:]: group for run, group in runs.items() if run[1] == settings["scale"]}
     arms, seeds = (list(dict.fromkeys(run[i] for run in alike)) for i in (0, 1))
     protocol, subset = settings["protocol"], subset_of(settings["protocol"]["n_pool"])
     first, k, total = protocol["n_initial"], protocol["n_query"], protocol["n_rounds"]
     kept = [name for name in scored if name in arms]
     rows = np.full((len(seeds), len(arms), total, k), -1)
     scores = np.full((total, len(kept), len(subset)), np.nan)
+    furthest = 0
     for (arm, seed), (header, arrays) in alike.items():
         theirs = header["settings"]["seeds"].index(seed), header["settings"]["arms"].index(arm)
         done = min(total, len(arrays["metrics"]))
+        furthest = max(furthest, done)
         rows[seeds.index(seed), arms.index(arm), :done] = arrays["rows"][theirs][first:].reshape(total, k)[:done]
-        if seed == seeds[0] and theirs[0] == 0 and arm in kept:
+        if seed == seeds[0] and theirs[0] == 0 and arm in kept and "scores" in arrays:
             scores[: len(arrays["scores"]), kept.index(arm)] = arrays["scores"][:, theirs[1]]
-    done = max(min(total, len(arrays["metrics"])) for _, arrays in alike.values())
     return {
         "strategies": np.array(arms),
         "seeds": np.array(seeds),
         "picks": rows,
         "subset": subset,
         "scored": np.array(kept),
-        "scores": clipped(scores[:done]),
+        "scores": clipped(scores[:furthest]),
     }
 
 
@@ -154,7 +162,7 @@ def export(store: str | os.PathLike[str], folder: str | os.PathLike[str], paper:
         paper: the paper's final NLLs, columns benchmark, strategy, n, mean, std, min, max; added as rows of source
             "paper", whose seed says which of the four it is.
     """
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     table = curves(store)
     quoted = paper.melt(["benchmark", "strategy", "n"], ["mean", "std", "min", "max"], "seed", "test_nll")
     quoted = quoted.assign(source="paper", scale="paper", options="", device="", jax="", milb="", date="")

@@ -33,6 +33,12 @@ def test_numbers_of_all_kinds(data):
 def test_one_axis_is_one_column(data):
     table = columns.as_table("y", data)
     assert table.values.shape == (2, 1) and table.values[0, 0] == float(np.asarray(data)[0])
+    assert table.names is None
+
+
+def test_no_text_at_all_is_no_number_either():
+    with pytest.raises(ValueError, match="y, column 0 holds <U1 values, which is no real number"):
+        columns.as_table("y", np.array([], str))
 
 
 def test_series_and_missing_values():

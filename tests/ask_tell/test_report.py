@@ -43,6 +43,15 @@ def test_counts_and_a_model_that_beats_none(learner, recwarn):
     assert str(report).startswith("30 labels, 2 failed, 8 rows left\nheld-out NLL ") and report.hint is None
 
 
+def test_without_rows_that_are_left_nothing_is_said_about_them(learner):
+    spent = Learner(X[:30], protocol=TINY, quiet=True)
+    spent.tell(range(30), 3 * X[:30])
+    report = spent.report()
+    assert report.n_left == 0 and np.isnan(report.saturated_share) and str(report).count("\n") == 1
+    curve = {n: {"nll": 1.0, "nll_error": 0.1, "certificate_high": np.nan} for n in (10, 20, 30)}
+    assert stop_hint(curve) is None
+
+
 def test_warns_when_inputs_tell_nothing(learner):
     lost = Learner(X, protocol=TINY, quiet=True)
     lost.tell(range(30), np.random.default_rng(2).normal(size=30))
