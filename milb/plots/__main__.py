@@ -26,14 +26,15 @@ def double_well_seed_0(data: Path) -> Figure:
 
 def learning_curves(data: Path) -> Figure:
     """The study's curves of the top-k strategies on the three benchmarks."""
-    table = study.in_common(study.read_curves(data))
+    table = study.in_common(study.read_curves(data), study.COMPARED)
     return study.learning_curves(table, study.TOP_K, study.ORACLES)
 
 
 def final_errors(data: Path) -> Figure:
-    """All of the study's strategies at their last number of labels, beside the paper's tables."""
+    """The study's strategies at the last number of labels of those compared, beside the paper's tables."""
     paper = curves.read_recorded(data / "paper_tables.csv").table
-    return study.final_errors(study.in_common(study.read_curves(data)), paper, study.ORACLES)
+    table = study.in_common(study.read_curves(data), study.COMPARED)
+    return study.final_errors(table, paper, study.ORACLES)
 
 
 def double_well_to_the_end(data: Path) -> Figure:

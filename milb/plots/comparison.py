@@ -22,7 +22,8 @@ def each_against_others(
     """A column of a table of runs (see `milb.plots.curves`) against the number of labels, a panel a strategy.
 
     A panel shows its strategy, mean over runs (thick) and each of several runs (thin), before the means of `random`
-    (dotted) and of all others (grey). The second line of its title is where the mean ends.
+    (dotted) and of all others (grey). The second line of its title is where the mean ends, and at which number of
+    labels if others go further.
 
     Args:
         table: of runs, with the columns strategy, seed and n.
@@ -33,7 +34,7 @@ def each_against_others(
         str(name): rows.pivot(index="n", columns="seed", values=column)
         for name, rows in table.groupby("strategy", sort=False)
     }
-    means = {name: run.mean(axis=1, skipna=False) for name, run in runs.items()}
+    means, furthest = {name: run.mean(axis=1, skipna=False) for name, run in runs.items()}, table["n"].max()
     fig, axes = panels(len(runs))
     for ax, (name, run) in zip(axes, runs.items(), strict=True):
         for mean in means.values():
@@ -46,7 +47,8 @@ def each_against_others(
         ax.plot(run.index, means[name], color=style["color"], marker=style["marker"], ms=3.5, zorder=3)
         if oracle is not None:
             ax.axhline(oracle, **GUIDE, zorder=1)
-        strategy_title(ax, name, f"ends at {_short(means[name].iloc[-1])}")
+        end, last = _short(means[name].iloc[-1]), run.index[-1]
+        strategy_title(ax, name, f"{end} at n = {last:,}" if last < furthest else f"ends at {end}")
     log_axis(axes[0], table[column], small=True)
     label_edge(fig, "labels n", label)
     marks = {

@@ -20,7 +20,8 @@ from milb.plots.layout import few_ticks, placed_by_hand
 from milb.plots.style import GUIDE, figure, strategy_style
 
 BENCHMARKS = ("multimodal", "double_well", "ternary")
-TOP_K = ("random", "variance", "bait", "core-set", "mi-lb-released", "mi-lb", "mi-pairwise")
+COMPARED = ("random", "variance", "bait", "core-set", "mi-lb-released", "mi-lb")  # the paper's top-k, and exact
+TOP_K = (*COMPARED, "mi-pairwise")
 ORACLES = {
     "multimodal": 23.05,
     "ternary": 1.328,
@@ -37,9 +38,15 @@ def read_curves(data: Path) -> pd.DataFrame:
     return table.assign(order=order).sort_values(["order", "seed", "n"], kind="stable").drop(columns="order")
 
 
-def in_common(table: pd.DataFrame) -> pd.DataFrame:
-    """A benchmark's rows up to the last number of labels that every one of its runs has come to."""
-    ends = table.groupby(["benchmark", "strategy", "seed"])["n"].max().groupby("benchmark").min()
+def in_common(table: pd.DataFrame, strategies: Sequence[str] | None = None) -> pd.DataFrame:
+    """A benchmark's rows up to the last number of labels that every one of its runs has come to.
+
+    Args:
+        table: of a study, see the module.
+        strategies: whose runs; None for all. Others may end earlier; a benchmark without any of them is left out.
+    """
+    runs = table if strategies is None else table[table["strategy"].isin(strategies)]
+    ends = runs.groupby(["benchmark", "strategy", "seed"])["n"].max().groupby("benchmark").min()
     return table[table["n"] <= table["benchmark"].map(ends)]
 
 
@@ -141,8 +148,8 @@ def final_errors(table: pd.DataFrame, paper: pd.DataFrame, oracles: Mapping[str,
         if benchmark in oracles:
             ax.axvline(oracles[benchmark], **GUIDE)
         log_axis(ax, pd.concat([ours.loc[ours["n"] == last, "test_nll"], quoted["mean"]]), axis="x")
-        their_n = f", paper n = {quoted['n'].iloc[0]}" if len(quoted) else ""
-        ax.set(title=f"{_TITLES.get(benchmark, benchmark)}\nours n = {last}{their_n}", xlabel="test NLL (nats)")
+        their_n = f", paper n = {quoted['n'].iloc[0]:,}" if len(quoted) else ""
+        ax.set(title=f"{_TITLES.get(benchmark, benchmark)}\nours n = {last:,}{their_n}", xlabel="test NLL (nats)")
         ax.tick_params(axis="x", labelrotation=30)
     axes[0, 0].set_yticks(range(len(names)), [strategy_style(name)["label"] for name in names])
     axes[0, 0].set_ylim(len(names) - 0.4, -0.6)

@@ -23,6 +23,12 @@ def table():
     return pd.concat(runs, ignore_index=True)
 
 
+def test_one_that_ends_before_the_others_says_where(table):
+    behind = table["strategy"].eq("mine") & table["n"].eq(N[-1])
+    titles = [ax.get_title(loc="left") for ax in comparison.each_against_others(table[~behind]).axes]
+    assert titles == ["Random\nends at 201.0", "MI-LB\nends at 51.0", f"mine\n301.0 at n = {N[1]}"]
+
+
 def test_each_strategy_stands_before_random_and_the_others(table):
     fig = comparison.each_against_others(table, oracle=4.0)
     panels = fig.axes

@@ -60,6 +60,8 @@ def test_what_all_runs_have_come_to(table):
     assert common.groupby("benchmark")["n"].max().to_dict() == {"double_well": 200, "ternary": 150}
     assert len(common) == 12 + 8
     pd.testing.assert_frame_equal(study.in_common(table), table)
+    behind = table["benchmark"].eq("ternary") & table["strategy"].eq("mi-lb") & table["n"].eq(200)
+    pd.testing.assert_frame_equal(study.in_common(table[~behind], ["random"]), table[~behind])
 
 
 def test_runs_beyond_the_others_beside_the_papers_ends(table):
