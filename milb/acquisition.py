@@ -51,7 +51,7 @@ def negative_log_overlap_gap(
 ) -> Float[Array, "B"]:
     """-log of a gap in nats: ranks exactly as MI-LB does, with no ties; see `milb.bounds.log_overlap_gap`."""
     del keys, options
-    return -bounds.log_overlap_gap(_floored(predict(ensemble, x)))
+    return _finite(-bounds.log_overlap_gap(_floored(predict(ensemble, x))))
 
 
 def mi_lower_bound(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
@@ -77,7 +77,7 @@ def negative_log_matched_gap(
 ) -> Float[Array, "B"]:
     """-log of a gap in nats: ranks as the matched difference does, with no ties; see `milb.bounds.log_matched_gap`."""
     del keys, options
-    return -bounds.log_matched_gap(_floored(predict(ensemble, x)))
+    return _finite(-bounds.log_matched_gap(_floored(predict(ensemble, x))))
 
 
 def mi_matched(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
@@ -97,7 +97,7 @@ def negative_log_disagreement_gap(
 ) -> Float[Array, "B"]:
     """-log of a gap in nats: ranks as `milb.bounds.mi_disagreement` does, with no ties; 1 is the member-level bound."""
     del keys, options
-    return -bounds.log_disagreement_gap(_floored(predict(ensemble, x)), self_weight)
+    return _finite(-bounds.log_disagreement_gap(_floored(predict(ensemble, x)), self_weight))
 
 
 def mi_certificate(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options) -> Array:
@@ -240,6 +240,10 @@ def _map_pool(function: Acquisition, key: PRNGKey, ensemble: Ensemble, x: Array,
 
 def _floored(members: Mixture) -> Mixture:
     return Mixture(members.log_weights, members.means, jnp.maximum(members.variances, VARIANCE_FLOOR))
+
+
+def _finite(scores: Array) -> Array:  # a gap is 0, and all points tie, where there is one member or component
+    return jnp.where(jnp.isposinf(scores), jnp.finfo(scores.dtype).max, scores)
 
 
 def _epistemic_variance(members: Mixture, options: Options) -> Array:

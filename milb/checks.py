@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import operator
+import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -10,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from milb.mdn import Ensemble
+from milb.mdn import VARIANCE_FLOOR, Ensemble
 from milb.protocol import Protocol
+
+LARGEST_VALUE = 1e15  # of a dataset: its square is still far within float32
 
 
 class Data(NamedTuple):
@@ -40,9 +44,43 @@ def checked_data(dataset: Any, protocol: Protocol) -> Data:
         bad = np.argwhere(~np.isfinite(array))
         if len(bad):
             raise ValueError(f"the dataset's {name} is {array[tuple(bad[0])]} in row {bad[0][0]}, column {bad[0][1]}")
+        huge = np.argwhere(np.abs(array) > LARGEST_VALUE)
+        if len(huge):
+            raise ValueError(
+                f"the dataset's {name} is {array[tuple(huge[0])]:g} in row {huge[0][0]}, column {huge[0][1]}: beyond "
+                "1e15, too large to square; change its unit"
+            )
     if x.shape[1] != test_x.shape[1] or y.shape[1] != test_y.shape[1]:
         raise ValueError(f"pool and test columns differ: x {x.shape}, {test_x.shape}; y {y.shape}, {test_y.shape}")
     return Data(*map(jnp.asarray, (x, y, test_x, test_y)))
+
+
+def check_columns(name: str, labelled: np.ndarray) -> None:
+    """ValueError unless labels are finite and not too large to square; warns of constant columns."""
+    bad = np.argwhere(~np.isfinite(labelled))
+    if len(bad):
+        row, column = bad[0]
+        raise ValueError(f"{name} is {labelled[row, column]} in labelled row {row}, column {column}; it must be finite")
+    mean, std = labelled.mean(0, dtype=np.float64), labelled.std(0, dtype=np.float64)
+    huge = np.flatnonzero((np.abs(mean) > LARGEST_VALUE) | (std > LARGEST_VALUE))
+    if len(huge):
+        raise ValueError(f"{name} is beyond 1e15 in column(s) {huge.tolist()}, too large to square: change its unit")
+    low, high = labelled.min(0), labelled.max(0)
+    constant = np.flatnonzero(high - low <= 1e-6 * np.maximum(np.abs(low), np.abs(high)))
+    if len(constant):
+        warnings.warn(f"{name} is constant over the labels in column(s) {constant.tolist()}: scaled by 1", stacklevel=4)
+
+
+def check_unit(y: np.ndarray) -> None:
+    """Warns of labels that vary so little in their unit that the floor of variances is seen, as `milb.training.fit`."""
+    std, mean = y.std(0, dtype=np.float64), y.mean(0, dtype=np.float64)
+    small = np.flatnonzero((std > 1e-6 * np.abs(mean)) & (std < 100 * math.sqrt(VARIANCE_FLOOR)))
+    if len(small):
+        warnings.warn(
+            f"y has a standard deviation of {std[small[0]]:.2g} in column(s) {small.tolist()}: predicted variances get "
+            f"{VARIANCE_FLOOR:g} added in y's own unit, so choose a smaller one, such as µm for m",
+            stacklevel=4,
+        )
 
 
 def check_trained(ensemble: Ensemble, test_nll: np.ndarray, where: str) -> None:

@@ -29,7 +29,8 @@ def use_cpu_cores(n: int | None = None) -> None:
     at most: on the double-well and the multimodal benchmark in none, on the ternary one in some.
 
     Args:
-        n: devices to make; None takes one for every core this process may use.
+        n: devices to make; None takes one for every core this process may use. Members spread over the greatest common
+            divisor of their number and n, and the other devices repeat that work: for 8 members 8, 4 or 2.
 
     Raises:
         ValueError: n is not an integer from 1 to `MOST_DEVICES`.

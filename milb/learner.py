@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 from tqdm.auto import tqdm
 
 from milb import strategy as strategies
-from milb.checks import Data, check_trained, checked_data, checked_picks, checked_seed
+from milb.checks import Data, check_columns, check_trained, check_unit, checked_data, checked_picks, checked_seed
 from milb.devices import on_one_device
 from milb.history import (
     COLUMNS,
@@ -38,7 +38,7 @@ from milb.mixture import PRNGKey
 from milb.protocol import Protocol
 from milb.store import RunState, locked
 from milb.strategy import Pool, Strategy
-from milb.training import check_columns, fit_buffer, negative_log_likelihood
+from milb.training import fit_buffer, negative_log_likelihood
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Run:
         problem, strategy, seed, training_seed, protocol: what `run` was called with, names where there are any.
         history: one row for every model trained, the last after the last labels came in. Columns: round; n, labels
             it was trained on; nll_mean, nll_median, nll_q10, nll_q90, of the negative log-likelihood over test points
-            (nats, raw units); score_min, score_median, score_max over the pool and score_picked, the lowest picked;
+            (nats, raw units); score_min, score_median, score_max over rows not labelled yet; score_picked, the lowest;
             saturated_share, of points whose MI-LB is within 0.01 nat of its maximum, and certificate_mean, _q10,
             _median, _q90, of `milb.bounds.mi_certificate` (nats), both over 500 evenly spaced pool points at
             most, labelled ones included; batch_distance, the smallest between two points picked together, inputs in
@@ -109,8 +109,9 @@ def run(
         OSError: the store's folder does not exist or cannot be written, or another process works on the store.
 
     Warns:
-        UserWarning: a column is constant over the labels; the store was truncated or foreign and was set aside; or it
-            was begun on other devices or with other versions, whose rounding differs.
+        UserWarning: a column is constant over the labels, or y varies by less than 0.01, see `milb.training.fit`; the
+            store was truncated or foreign and was set aside; or it was begun on other devices or with other versions,
+            whose rounding differs.
     """
     if not hasattr(problem, "dataset"):
         raise TypeError(f"problem must be one of milb.problems.PROBLEMS' values or have a dataset, got {problem!r}")
@@ -164,6 +165,7 @@ def _go_on(
         labelled = state.rows[:n]
         for name, values in (("x", data.x), ("y", data.y)):
             check_columns(name, np.asarray(values)[labelled])
+        check_unit(np.asarray(data.y)[labelled])
         started = time.perf_counter()
         if round_index == 0 and all(isinstance(array, np.ndarray) and not array.flags.writeable for array in dataset):
             trained = _first_round(_Frozen(dataset), settings["training_seed"], protocol)

@@ -140,6 +140,8 @@ def first_member(ensemble: Ensemble) -> Ensemble:
 def predict(ensemble: Ensemble, x: ArrayLike) -> Mixture:
     """What each member predicts at x, in raw units of y: a Mixture with leading axes (E, B).
 
+    A variance may be 0 where softplus or a unit leaves float32; `milb.acquisition` floors them at VARIANCE_FLOOR.
+
     Args:
         ensemble: as returned by `milb.training.fit`.
         x: (B, dx), raw units.

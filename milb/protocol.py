@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 Settings = TypeVar("Settings", bound="Options")
 SCALES = ("smoke", "demo", "paper")
+LARGEST_SETTING = 1e30  # of a setting that is a real number: far within float32, in which it is used
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,8 @@ class Options:
     def __post_init__(self) -> None:
         _one_of("variance", self.variance, ("mean", "trace"))
         _one_of("max_dist_features", self.max_dist_features, ("means", "inputs"))
+        if not isinstance(self.gibbs_half, bool):
+            raise ValueError(f"gibbs_half must be True or False, got {self.gibbs_half!r}")
         _at_least(self, ("block_size",), 1)
         _is_real(self, ("bait_ridge", "sbal_temperature"))
         _is_real(self, ("max_dist_weight",), zero=True)
@@ -133,6 +136,8 @@ def _is_real(settings: Options, names: tuple[str, ...], zero: bool = False) -> N
             raise ValueError(f"{name} must be a finite number, not negative, got {value!r}")
         if not zero and not value > 0:
             raise ValueError(f"{name} must be positive, got {value!r}")
+        if value > LARGEST_SETTING or 0 < value < 1 / LARGEST_SETTING:
+            raise ValueError(f"{name} must be within 1e-30 and 1e30, got {value!r}")
         object.__setattr__(settings, name, float(value))
 
 

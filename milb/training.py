@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from jax.scipy.special import logsumexp
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from milb.checks import check_columns, check_unit
 from milb.clipping import CLIPS
 from milb.devices import AXIS, mesh_for
 from milb.mdn import VARIANCE_FLOOR, Ensemble, Heads, MixtureDensityNetwork, Standardisation, initialise, predict
@@ -32,7 +32,7 @@ def fit(
     """Train an ensemble from scratch on the first n_labelled rows of a buffer.
 
     Rows behind n_labelled are never looked at, and the count is traced: calls that differ only in it share one
-    compilation. Members spread over as many devices as divide their number.
+    compilation. Members spread over the greatest common divisor of their number and the devices'.
 
     Args:
         key: consumed here; initialisation and mini-batches follow from it.
@@ -44,11 +44,12 @@ def fit(
         The trained Ensemble; standardisation is that of the labels (population std + 1e-6).
 
     Raises:
-        ValueError: x or y not two-dimensional or of different length, n_labelled not in 1 .. N, NaN or infinity
-            among the labelled rows.
+        ValueError: x or y not two-dimensional or of different length, n_labelled not in 1 .. N, NaN, infinity or
+            values beyond 1e15 among the labelled rows. TypeError: n_labelled is no integer.
 
     Warns:
-        UserWarning: a column is constant over the labels (std < 1e-6 max(1, |mean|)); it is scaled by 1.
+        UserWarning: a column is constant over the labels, to a millionth, and scaled by 1; or y has a standard
+            deviation below 0.01, which the floor of predicted variances, 1e-8, would be seen beside.
 
     Source: the protocol of the paper's released experiments.
     """
@@ -107,12 +108,15 @@ def network_of(protocol: Protocol, n_outputs: int) -> MixtureDensityNetwork:
 
 
 def standardise(values: Float[Array, "N d"], labelled: Array) -> Standardisation:
-    """Mean and population std + 1e-6 of the labelled rows; columns constant there are scaled by 1."""
+    """Mean and population std + 1e-6 of the labelled rows; columns constant there to a millionth, 1."""
     count = labelled.sum()
     mean = jnp.where(labelled[:, None], values, 0).sum(0) / count
     centred = jnp.where(labelled[:, None], values - mean[None], 0)
     std = jnp.sqrt((centred**2).sum(0) / count)
-    constant = std < 1e-6 * jnp.maximum(1, jnp.abs(mean))
+    low = jnp.where(labelled[:, None], values, jnp.inf).min(0)
+    high = jnp.where(labelled[:, None], values, -jnp.inf).max(0)
+    largest = jnp.maximum(jnp.abs(low), jnp.abs(high))
+    constant = high - low <= 1e-6 * largest  # not by std, which is rounding error where a column is constant
     return Standardisation(mean, jnp.where(constant, 1, std + 1e-6))
 
 
@@ -219,19 +223,5 @@ def _checked(x: ArrayLike, y: ArrayLike, n_labelled: int | None = None) -> tuple
         raise ValueError(f"n_labelled must be between 1 and the buffer's {len(x)} rows, got {n_labelled}")
     for name, values in (("x", x), ("y", y)):
         check_columns(name, values[:n_labelled])
+    check_unit(y[:n_labelled])
     return x, y
-
-
-def check_columns(name: str, labelled: np.ndarray) -> None:
-    """ValueError unless labels are finite and not too large to square; warns of constant columns, as `fit`."""
-    bad = np.argwhere(~np.isfinite(labelled))
-    if len(bad):
-        row, column = bad[0]
-        raise ValueError(f"{name} is {labelled[row, column]} in labelled row {row}, column {column}; it must be finite")
-    mean, std = labelled.mean(0, dtype=np.float64), labelled.std(0, dtype=np.float64)
-    huge = np.flatnonzero((np.abs(mean) > 1e15) | (std > 1e15))
-    if len(huge):
-        raise ValueError(f"{name} is beyond 1e15 in column(s) {huge.tolist()}, too large to square: change its unit")
-    constant = np.flatnonzero(std < 1e-6 * np.maximum(1, np.abs(mean)))
-    if len(constant):
-        warnings.warn(f"{name} is constant over the labels in column(s) {constant.tolist()}: scaled by 1", stacklevel=4)

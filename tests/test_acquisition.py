@@ -47,6 +47,14 @@ def test_one_finite_score_a_point(acquisition, ensemble, data):
     assert scores.shape == (50,) and np.isfinite(scores).all()
 
 
+@pytest.mark.exhaustive
+@every_acquisition
+def test_one_member_of_one_component_disagrees_with_nobody(acquisition, data):
+    alone = fit(jax.random.key(0), data.x[:20], data.y[:20], PROTOCOL.replace(n_members=1, n_components=1))
+    scores = score_pool(acquisition, KEY, alone, data.x[:5])
+    assert np.isfinite(scores).all()
+
+
 @pytest.mark.sample(7)
 @every_acquisition
 @pytest.mark.parametrize("block_size", [pytest.param(1, marks=pytest.mark.exhaustive), 7, 64])

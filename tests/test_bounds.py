@@ -226,10 +226,29 @@ def test_monte_carlo_is_zero_for_one_member_and_log_e_for_disjoint_ones():
     assert bounds.mi_monte_carlo(jax.random.key(0), disjoint, 64).estimate == pytest.approx(np.log(4), rel=1e-5)
 
 
-@pytest.mark.parametrize("n_samples", [0, 1, 300])
+def test_monte_carlo_takes_any_number_of_draws():
+    members = random_members(0)
+    few, many = (bounds.mi_monte_carlo(jax.random.key(0), members, n) for n in (100, 1_000))
+    assert (np.abs(few.estimate - many.estimate) < 5 * few.standard_error + 1e-6).all()
+    assert (np.asarray(many.standard_error) < np.asarray(few.standard_error)).mean() > 0.8
+
+
+@pytest.mark.parametrize("n_samples", [0, 1])
 def test_monte_carlo_refuses(n_samples):
     with pytest.raises(ValueError, match="n_samples"):
         bounds.mi_monte_carlo(jax.random.key(0), random_members(0), n_samples)
+
+
+@pytest.mark.parametrize("part", ["log_weights", "means", "variances"])
+def test_nan_stays_nan(part):
+    """A gap of NaN is no gap of 0, which would be the best score there is."""
+    members = random_members(0)
+    spoilt = {name: np.array(getattr(members, name)) for name in ("log_weights", "means", "variances")}
+    spoilt[part][0, 2, 0] = np.nan
+    members = Mixture(*map(jnp.asarray, spoilt.values()))
+    for bound in (bounds.log_overlap_gap, bounds.mi_lower_bound, bounds.mi_pairwise, bounds.mi_certificate):
+        values = np.asarray(jax.jit(bound)(members))
+        assert np.isnan(values[2]) and np.isfinite(np.delete(values, 2)).all(), bound
 
 
 def test_ranks_where_the_value_saturates():

@@ -97,6 +97,27 @@ def test_float32_equals_float64():
         np.testing.assert_allclose(value, expected[name], rtol=2e-3, atol=2e-3, err_msg=name)
 
 
+@pytest.mark.parametrize("ratio", [1e3, 1e4])
+def test_a_narrow_component_beside_an_elongated_one_in_float32(ratio):
+    """Axes of ratio to 1, turned at random, between which a covariance in float32 would not be invertible."""
+    rng = np.random.default_rng(5)
+    n, d = 50, 4
+    turned = np.linalg.qr(rng.normal(size=(n, d, d)))[0]
+    root = np.linalg.qr((turned * [1, 1 / ratio, 1 / ratio, 1 / ratio]).swapaxes(-1, -2))[1].swapaxes(-1, -2)
+    elongated = root * np.sign(np.diagonal(root, axis1=-2, axis2=-1))[:, None]
+    cholesky = np.stack([elongated, np.broadcast_to(np.eye(d) / ratio, (n, d, d))])[:, :, None]
+    means = np.stack([np.zeros((n, d)), rng.normal(size=(n, d)) / ratio])[:, :, None]
+    logits = np.zeros((2, n, 1))
+    found = {}
+    for dtype in (np.float64, np.float32):
+        members = FullMixture.from_logits(*(array.astype(dtype) for array in (logits, means, cholesky)))
+        found[dtype] = everything(members, np.full(2, 0.5, dtype))
+    for name in ("pairwise", "members", "certificate", "mi-lb", "chernoff"):
+        assert np.isfinite(found[np.float64][name]).all()
+        difference = np.abs(np.asarray(found[np.float32][name]) - found[np.float64][name])
+        assert difference.max() < 3e-7 * ratio + 1e-3, (name, difference.max())
+
+
 def test_directions_and_orderings():
     *arrays, weights = random_arrays(3)
     members = full(*arrays)

@@ -217,6 +217,10 @@ def nan_in_row_3(array):
         ({"test_x": lambda x: x[:, :3]}, "pool and test columns differ"),
         ({"y": nan_in_row_3}, "y is nan in row 3, column 1"),
         ({"test_y": nan_in_row_3}, "test_y is nan in row 3, column 1"),
+        (
+            {"test_y": lambda y: np.where(np.arange(len(y))[:, None] == 4, 1e20, y)},
+            "1e\\+20 in row 4, column 0: beyond",
+        ),
     ],
 )
 def test_datasets_that_do_not_fit(changes, message):

@@ -180,6 +180,29 @@ def test_constant_column_is_scaled_by_one_and_named(value):
     assert np.isfinite(negative_log_likelihood(ensemble, x, y)).all()
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e9])
+def test_a_column_that_varies_in_any_unit_is_standardised(unit, recwarn):
+    x, y = bimodal(20)
+    ensemble = fit(jax.random.key(0), x * unit, y, PROTOCOL)
+    assert not [warning for warning in recwarn if "constant" in str(warning.message)]
+    np.testing.assert_allclose(ensemble.inputs.scale, (x * unit).std(0) + 1e-6, rtol=1e-4)
+
+
+def test_a_constant_column_is_one_whatever_a_sum_of_it_rounds_to():
+    for value in np.random.default_rng(0).uniform(0.1, 1e4, 50):
+        column = np.full((549, 1), value, np.float32)
+        assert training.standardise(jnp.asarray(column), jnp.ones(549, bool)).scale == 1
+
+
+def test_labels_in_a_unit_that_the_floor_of_variances_is_seen_in_are_named():
+    x, y = bimodal(20)
+    y[:, 0] *= 1e-4
+    with pytest.warns(
+        UserWarning, match=r"y has a standard deviation of 0.0002.* in column\(s\) \[0\].*choose a smaller"
+    ):
+        fit(jax.random.key(0), x, y, PROTOCOL)
+
+
 def test_one_label_is_enough():
     x, y = bimodal(1)
     with pytest.warns(UserWarning, match="constant"):

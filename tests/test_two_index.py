@@ -262,6 +262,8 @@ def test_second_call_does_not_retrace(monkeypatch):
         (lambda: two_index.cross_log_densities(jax.random.key(0), Implicit(), X), TypeError, "no log_prob"),
         (lambda: two_index.variance_decomposition([1.0]), ValueError, r"samples must have shape \(E, n"),
         (lambda: two_index.mutual_information_range(np.zeros((2, 3, 3))), ValueError, r"\(E, n, E, ...\), got"),
+        (lambda: two_index.mutual_information_range(np.zeros((1, 3, 1))), ValueError, "needs two values of z"),
+        (lambda: two_index.epistemic_standard_error(np.zeros((3, 1, 3))), ValueError, "needs two draws of each z"),
     ],
 )
 def test_errors_name_what_is_wrong(call, error, message):

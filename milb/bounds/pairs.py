@@ -81,7 +81,7 @@ def log_sums(logs: tuple[Array, ...], log_weights: Array, shifts: Shifts) -> Arr
     terms_ahead = logs[0] + partners(log_weights, shifts)
     terms_behind = jax.vmap(behind)(jnp.asarray(shifts.steps)[:n], logs[-1][:n])
     total = logsumexp(jnp.concatenate([nobody, terms_ahead, terms_behind]), axis=0)
-    return jnp.where(total > lowest, total, -jnp.inf)
+    return jnp.where(total <= lowest, -jnp.inf, total)  # NaN stays
 
 
 def log_sum_of_pairs(log_kernel: LogKernel, leaves: Leaves, log_weights: Array, shifts: Shifts) -> Array:

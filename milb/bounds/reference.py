@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from milb.mixture import GaussianMixture, PRNGKey, log_weights_of_members
+from milb.protocol import integer_at_least
 
 
 class MonteCarlo(NamedTuple):
@@ -33,17 +34,18 @@ def mi_monte_carlo(
     Args:
         key: consumed here.
         members: the ensemble on axis 0: log_weights (E, ..., K), means and variances (E, ..., K, D).
-        n_samples: draws from each member, at least 2; a multiple of block_size or smaller than it.
+        n_samples: draws from each member, at least 2; a few more where blocks of equal size need them.
         member_weights: w_z, (E,), summing to 1; None for equal weights.
-        block_size: draws held in memory at once.
+        block_size: draws held in memory at once, at most.
 
     Raises:
-        ValueError: n_samples < 2 or not a multiple of the blocks; members or weights as in `mi_lower_bound`.
+        ValueError: n_samples is no integer >= 2, block_size none >= 1; members or weights as in `mi_lower_bound`.
     """
-    block_size = max(1, min(block_size, n_samples))
-    if n_samples < 2 or n_samples % block_size:
-        raise ValueError(f"n_samples must be at least 2 and a multiple of block_size {block_size}, got {n_samples}")
-    return _monte_carlo(key, members, log_weights_of_members(members, member_weights), n_samples, block_size)
+    n_samples, block_size = integer_at_least(2, "n_samples", n_samples), integer_at_least(1, "block_size", block_size)
+    n_blocks = -(-n_samples // block_size)
+    block_size = -(-n_samples // n_blocks)
+    log_weights = log_weights_of_members(members, member_weights)
+    return _monte_carlo(key, members, log_weights, n_blocks * block_size, block_size)
 
 
 @partial(jax.jit, static_argnames=("n_samples", "block_size"))

@@ -78,7 +78,7 @@ class Problem(ABC):
         Another n_pool or n_test is another instance, not a part of this one.
 
         Args:
-            seed: a non-negative integer.
+            seed: an integer from 0 to 2**32 - 1.
             n_pool: rows of the pool, its first n_initial included.
             n_test: rows of the test set.
             n_initial: rows labelled from the start.
@@ -90,6 +90,8 @@ class Problem(ABC):
         for name, (value, least) in numbers.items():
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+        if seed >= 2**32:
+            raise ValueError(f"seed must be below 2**32, from where on streams repeat, got {seed}")
         if n_initial > n_pool:
             raise ValueError(f"n_initial = {n_initial} rows do not fit in n_pool = {n_pool}")
         return _cached_dataset(self, int(seed), int(n_pool), int(n_test), int(n_initial))

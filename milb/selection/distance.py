@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Int
 
 from milb.mixture import is_concrete
+from milb.protocol import LARGEST_SETTING
 from milb.selection.scores import checked_scores
 from milb.selection.space import (
     Nearest,
@@ -77,13 +78,13 @@ def max_dist(
         (k,) distinct row indices, in the order of the picks; ties to the lowest index.
 
     Raises:
-        ValueError: score_weight negative or not finite, scores not finite on available rows; the rest as `k_center`.
+        ValueError: score_weight not in 0 .. 1e30, scores not finite on available rows; the rest as `k_center`.
 
     Source: Holzmueller et al. 2023 as used in the paper's released experiments.
     """
     scores, _ = checked_scores(scores, k, available)
-    if is_concrete(score_weight) and not 0 <= score_weight < np.inf:
-        raise ValueError(f"score_weight must be 0 or more and finite, got {score_weight}")
+    if is_concrete(score_weight) and not 0 <= score_weight <= LARGEST_SETTING:
+        raise ValueError(f"score_weight must be 0 or more and at most 1e30, got {score_weight}")
     space = checked_space(features, labelled_features, k, available, labelled_mask)
     if len(scores) != space.features.shape[1]:
         raise ValueError(f"scores and features must have one N, got {len(scores)} and {space.features.shape[1]}")
@@ -144,7 +145,9 @@ def _max_dist(scores: Array, space: Space, score_weight: Array, k: int) -> Array
     nearest = nearest_labelled(space)
     far = nearest.distance >= median(nearest.distance, usable)
     first = jnp.where(far, scores - low, -1)
-    return greedy(space, k, first, lambda nearest: nearest.distance * (1 + score_weight * scaled), nearest)
+    largest = jnp.maximum(score_weight, 1.0)  # divided by: whatever the weight, nothing overflows
+    weight = 1 / largest + score_weight / largest * scaled
+    return greedy(space, k, first, lambda nearest: nearest.distance * weight, nearest)
 
 
 @partial(jax.jit, static_argnames="k")
@@ -152,6 +155,8 @@ def _lcmd(space: Space, weights: Array, k: int) -> Array:
     usable = space.usable & jnp.isfinite(weights)
     space = space._replace(usable=usable)
     weights = jnp.where(usable, weights, 0)
+    largest = weights.max()
+    weights = weights / jnp.where(largest > 0, largest, 1)
     n_centres = len(space.labelled) + k
 
     def gain(nearest: Nearest) -> Array:

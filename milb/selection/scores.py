@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Int
 
 from milb.mixture import PRNGKey, is_concrete
+from milb.protocol import LARGEST_SETTING
 
 
 def top_k(scores: ArrayLike, k: int, available: ArrayLike | None = None) -> Int[Array, "k"]:
@@ -55,15 +56,17 @@ def sbal(
         (k,) distinct row indices, in the order of the draws.
 
     Raises:
-        ValueError: temperature not positive and finite; the rest as in `top_k`.
+        ValueError: temperature not positive or above 1e30; the rest as in `top_k`.
 
     Source: Kirsch et al. 2023, softmax variant; paper appendix (exp_multimodal).
     """
     scores, available = checked_scores(scores, k, available)
-    if is_concrete(temperature) and not 0 < temperature < np.inf:
-        raise ValueError(f"temperature must be positive and finite, got {temperature}")
-    # The noise is multiplied, not the scores divided, by the temperature: however small, nothing overflows.
-    return _best(scores + temperature * jax.random.gumbel(key, scores.shape, scores.dtype), int(k), available)
+    if is_concrete(temperature) and not 0 < temperature <= LARGEST_SETTING:
+        raise ValueError(f"temperature must be positive and at most 1e30, got {temperature}")
+    # Both in units of the temperature where that is above 1, of the scores where it is below: nothing overflows.
+    unit = jnp.maximum(temperature, 1.0)
+    noise = jax.random.gumbel(key, scores.shape, scores.dtype)
+    return _best(scores / unit + temperature / unit * noise, int(k), available)
 
 
 def checked_scores(scores: ArrayLike, k: int, available: ArrayLike | None) -> tuple[Array, Array]:

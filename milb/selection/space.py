@@ -141,7 +141,9 @@ def std(features: Array, counts: Array) -> Array:
     """Population standard deviation of each feature over the rows that count."""
     n = jnp.maximum(counts.sum(), 1)
     centred = jnp.where(counts[None], features - (jnp.where(counts[None], features, 0).sum(1) / n)[:, None], 0)
-    return jnp.sqrt((centred**2).sum(1) / n)
+    largest = jnp.abs(centred).max(1)  # squared in a unit of its own, or a small feature beside a large one would be 0
+    unit = jnp.where(largest > 0, largest, 1)
+    return unit * jnp.sqrt(((centred / unit[:, None]) ** 2).sum(1) / n)
 
 
 def median(values: Array, counts: Array) -> Array:

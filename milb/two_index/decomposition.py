@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import entr, logsumexp, rel_entr
 from jaxtyping import Array, ArrayLike, Float
 
@@ -139,6 +140,8 @@ def entropy_decomposition_log_densities(log_densities: ArrayLike) -> Decompositi
 def epistemic_standard_error(log_densities: ArrayLike) -> Float[Array, "..."]:
     """Standard error (nats) of the epistemic term above, given these values of z; n at least 2, arguments as there."""
     own, others, log_e = _own_and_others(log_densities)
+    if own.shape[1] < 2:
+        raise ValueError(f"a standard error needs two draws of each z, got log_densities {np.shape(log_densities)}")
     ratio = own - (jnp.logaddexp(own, others) - log_e)
     return jnp.sqrt((ratio.var(1, ddof=1) / ratio.shape[1]).sum(0)) / len(ratio)
 
@@ -157,6 +160,8 @@ def mutual_information_range(log_densities: ArrayLike) -> Interval:
     Source: Poole et al. 2019; Foster et al. 2020.
     """
     own, others, log_e = _own_and_others(log_densities)
+    if len(own) < 2:
+        raise ValueError(f"an upper estimate needs two values of z, got log_densities {np.shape(log_densities)}")
     lower = (own - jnp.logaddexp(own, others) + log_e).mean((0, 1))
     upper = (own - others + jnp.log(len(own) - 1.0)).mean((0, 1))
     return Interval(lower, upper)

@@ -14,11 +14,12 @@ import optax
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from milb.checks import check_columns
 from milb.devices import AXIS, mesh_for
 from milb.mdn import Standardisation
 from milb.mixture import PRNGKey
 from milb.protocol import check_scale, integer_at_least
-from milb.training import check_columns, standardise
+from milb.training import standardise
 
 
 @dataclass(frozen=True, kw_only=True)

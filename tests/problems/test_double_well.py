@@ -127,6 +127,7 @@ def test_names():
     [
         ((-1,), "seed must be an integer >= 0"),
         ((0.5,), "seed must be an integer"),
+        ((2**32,), r"seed must be below 2\*\*32"),
         ((0, 0), "n_pool must be an integer >= 1"),
         ((0, 50, 10, 51), "n_initial = 51 rows do not fit"),
         ((0, 50, 10, 0), "n_initial must be an integer >= 1"),

@@ -101,7 +101,27 @@ def test_score_weight_pulls_towards_scores():
     assert means[0] < means[1] < means[2]
 
 
-@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
+@pytest.mark.parametrize("ratio", [1e10, 1e19, 1e30])
+def test_max_dist_does_not_depend_on_the_unit_of_a_feature(ratio, inputs):
+    scores, features, labelled = inputs
+    unit = np.ones(features.shape[1], np.float32)
+    unit[0] = ratio
+    expected = max_dist(scores, features, labelled, 8)
+    np.testing.assert_array_equal(max_dist(scores, features * unit, labelled * unit, 8), expected)
+
+
+def test_weights_beyond_all_measure_overflow_nothing(inputs):
+    scores, features, labelled = inputs
+    np.testing.assert_array_equal(
+        max_dist(scores, features, labelled, 8, 1e30), max_dist(scores, features, labelled, 8, 1e15)
+    )
+    weights = np.exp(scores)
+    expected = lcmd(features, labelled, 8, weights)
+    for unit in (1e-37, 1e30):
+        np.testing.assert_array_equal(lcmd(features, labelled, 8, (weights * unit).astype(np.float32)), expected)
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf, 1e31])
 def test_max_dist_refuses_weight(weight, inputs):
     with pytest.raises(ValueError, match="score_weight must be 0 or more"):
         max_dist(*inputs, 5, weight)

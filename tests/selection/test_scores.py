@@ -131,7 +131,13 @@ def test_sbal_at_the_ends_of_temperature():
     assert len(set(first)) > 20
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0, np.inf, np.nan])
+def test_sbal_at_any_high_temperature_is_the_same_uniform_draw():
+    picks = [selection.sbal(jax.random.key(3), SCORES, 2, temperature) for temperature in (1e12, 1e20, 1e30)]
+    np.testing.assert_array_equal(picks[1], picks[0])
+    np.testing.assert_array_equal(picks[2], picks[0])
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, np.inf, np.nan, 1e31])
 def test_sbal_refuses_temperature(temperature):
     with pytest.raises(ValueError, match="temperature must be positive"):
         selection.sbal(jax.random.key(0), SCORES, 1, temperature)
