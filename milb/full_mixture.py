@@ -34,7 +34,8 @@ class FullMixture(GaussianMixture):
     Attributes:
         log_weights: (..., K), normalised over K; -inf switches a component off.
         means: (..., K, D), in the units of y.
-        cholesky: (..., K, D, D), lower triangular L_k with a positive diagonal, in the units of y.
+        cholesky: (..., K, D, D), lower triangular L_k with a positive diagonal, in the units of y. Bounds compare
+            components in pairs, which in float32 they do well while no axis of one is 1e3 times one of the other.
     """
 
     log_weights: Float[Array, "*batch K"]
