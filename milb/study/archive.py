@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from milb import store as files
-from milb.study.progress import Damaged, peek
+from milb.study.progress import Damaged, files_in, peek
 
 
 def located(archive: str | os.PathLike[str]) -> Path:
@@ -57,7 +57,7 @@ def synchronise(store: Path, archive: Path) -> None:
             if damage:
                 files.set_aside(archive, damage[0], "whole tar file", "what stands before the damage is in the store")
                 equal.clear()
-        if equal != {path.name: True for path in _files(store)}:
+        if equal != {path.name: True for path in files_in(store)}:
             _write(store, archive)
 
 
@@ -69,15 +69,11 @@ def pack(store: Path, archive: Path) -> None:
 
 def _write(store: Path, archive: Path) -> None:
     with files.replacing(archive) as file, tarfile.open(fileobj=file, mode="w") as tar:
-        for path in _files(store):
+        for path in files_in(store):
             content = path.read_bytes()  # at once, and of what a link leads to: another process may replace the file
             member = tarfile.TarInfo(path.name)
             member.size, member.mtime = len(content), path.stat().st_mtime
             tar.addfile(member, io.BytesIO(content))
-
-
-def _files(store: Path) -> list[Path]:
-    return [path for path in sorted(store.glob("*.npz")) if path.is_file()]
 
 
 def _members(archive: Path, damage: list[Exception]) -> Iterator[tuple[str, bytes]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import hashlib
 import itertools
@@ -138,8 +137,7 @@ def grid(
             raise ValueError(f"unknown benchmark {benchmark!r}; there are {', '.join(map(repr, PROBLEMS))}")
         protocol = PROBLEMS[benchmark].protocol(scale)
         protocol = protocol.replace(**{"block_size": by_backend(protocol.block_size, 8_192), **changes})
-        same = collections.Counter((arm.strategy, protocol.replace(**dict(arm.options))) for arm in arms)
-        if max(same.values()) > 1:
+        if len({(arm.strategy, protocol.replace(**dict(arm.options))) for arm in arms}) < len(arms):
             raise ValueError(f"arms must be different runs; on {benchmark} two of {[str(arm) for arm in arms]} are not")
         together = _runs_in_memory(benchmark, protocol) if runs_per_group is None else runs_per_group
         if isinstance(together, bool) or not isinstance(together, int) or together < 1:

@@ -47,6 +47,11 @@ class Progress:
         return len(self.metrics) == group.protocol.n_rounds + 1
 
 
+def files_in(store: Path, pattern: str = "*.npz") -> list[Path]:
+    """The files in a store that may be groups', and what links there lead to, by name; folders are left out."""
+    return [path for path in sorted(store.glob(pattern)) if path.is_file()]
+
+
 def save(path: Path, group: Group, progress: Progress, made: list[dict[str, Any]]) -> None:
     """Replace a group's file by its present state; what made it stands in the header."""
     header = {"kind": "group", "settings": group.settings, "columns": COLUMNS, "made": made}

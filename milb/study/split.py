@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from milb.study.grid import Group
-from milb.study.progress import Progress, checked, from_arrays, peek
+from milb.study.progress import Progress, checked, files_in, from_arrays, peek
 
 
 def rounds_of_larger(store: Path, group: Group) -> tuple[Progress, list[dict[str, Any]]]:
@@ -22,9 +22,7 @@ def rounds_of_larger(store: Path, group: Group) -> tuple[Progress, list[dict[str
         UserWarning: a file in the store cannot be read, and is left out.
     """
     best = Progress.new(group), []
-    for path in sorted(store.glob(f"{group.benchmark}_{group.scale}_*.npz")):
-        if not path.is_file():
-            continue
+    for path in files_in(store, f"{group.benchmark}_{group.scale}_*.npz"):
         try:
             stored = peek(path, path.read_bytes())
             if stored is None or not _has_all(stored[0]["settings"], group.settings):

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from milb.history import subset_of
-from milb.study.progress import Damaged, clipped, peek
+from milb.study.progress import Damaged, clipped, files_in, peek
 
 CURVE_COLUMNS = [
     *("source", "benchmark", "strategy", "options", "seed", "scale", "n", "test_nll"),
@@ -44,9 +44,7 @@ def _groups(store: str | os.PathLike[str]) -> Iterator[tuple[Path, dict, dict[st
     folder = Path(store).expanduser()
     if not folder.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no folder of a study", str(folder))
-    for path in sorted(folder.glob("*.npz")):
-        if not path.is_file():
-            continue
+    for path in files_in(folder):
         try:
             stored = peek(path, path.read_bytes())
         except Damaged as error:
