@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from milb.mdn import VARIANCE_FLOOR, Ensemble
+from milb.mdn import Ensemble
 from milb.protocol import Protocol
 
 LARGEST_VALUE = 1e15  # of a dataset: its square is still far within float32
@@ -55,8 +55,12 @@ def checked_data(dataset: Any, protocol: Protocol) -> Data:
     return Data(*map(jnp.asarray, (x, y, test_x, test_y)))
 
 
-def check_columns(name: str, labelled: np.ndarray) -> None:
-    """ValueError unless labels are finite and not too large to square; warns of constant columns."""
+def check_columns(name: str, labelled: np.ndarray, floor: float = 0) -> None:
+    """ValueError unless labels are finite and not too large to square.
+
+    Warns of constant columns, and of those that vary so little in their unit that this floor of predicted variances
+    is seen: see `milb.training.fit`.
+    """
     bad = np.argwhere(~np.isfinite(labelled))
     if len(bad):
         row, column = bad[0]
@@ -69,16 +73,11 @@ def check_columns(name: str, labelled: np.ndarray) -> None:
     constant = np.flatnonzero(high - low <= 1e-6 * np.maximum(np.abs(low), np.abs(high)))
     if len(constant):
         warnings.warn(f"{name} is constant over the labels in column(s) {constant.tolist()}: scaled by 1", stacklevel=4)
-
-
-def check_unit(y: np.ndarray) -> None:
-    """Warns of labels that vary so little in their unit that the floor of variances is seen, as `milb.training.fit`."""
-    std, mean = y.std(0, dtype=np.float64), y.mean(0, dtype=np.float64)
-    small = np.flatnonzero((std > 1e-6 * np.abs(mean)) & (std < 100 * math.sqrt(VARIANCE_FLOOR)))
+    small = np.setdiff1d(np.flatnonzero(std < 100 * math.sqrt(floor)), constant)
     if len(small):
         warnings.warn(
-            f"y has a standard deviation of {std[small[0]]:.2g} in column(s) {small.tolist()}: predicted variances get "
-            f"{VARIANCE_FLOOR:g} added in y's own unit, so choose a smaller one, such as µm for m",
+            f"{name} has a standard deviation of {std[small[0]]:.2g} in column(s) {small.tolist()}: predicted "
+            f"variances get {floor:g} added in {name}'s own unit, so choose a smaller one, such as µm for m",
             stacklevel=4,
         )
 

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 from tqdm.auto import tqdm
 
 from milb import strategy as strategies
-from milb.checks import Data, check_columns, check_trained, check_unit, checked_data, checked_picks, checked_seed
+from milb.checks import Data, check_columns, check_trained, checked_data, checked_picks, checked_seed
 from milb.devices import on_one_device
 from milb.history import (
     COLUMNS,
@@ -33,7 +33,7 @@ from milb.history import (
     subset_of,
     training_record,
 )  # fmt: skip
-from milb.mdn import Ensemble
+from milb.mdn import VARIANCE_FLOOR, Ensemble
 from milb.mixture import PRNGKey
 from milb.protocol import Protocol
 from milb.store import RunState, locked
@@ -163,9 +163,8 @@ def _go_on(
     for round_index in bar:
         n = protocol.n_initial + round_index * protocol.n_query
         labelled = state.rows[:n]
-        for name, values in (("x", data.x), ("y", data.y)):
-            check_columns(name, np.asarray(values)[labelled])
-        check_unit(np.asarray(data.y)[labelled])
+        check_columns("x", np.asarray(data.x)[labelled])
+        check_columns("y", np.asarray(data.y)[labelled], VARIANCE_FLOOR)
         started = time.perf_counter()
         if round_index == 0 and all(isinstance(array, np.ndarray) and not array.flags.writeable for array in dataset):
             trained = _first_round(_Frozen(dataset), settings["training_seed"], protocol)

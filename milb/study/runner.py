@@ -69,8 +69,8 @@ def run(
 
     Raises:
         ValueError: a group, or the larger one that it is split from, was begun on other devices or with other versions,
-            and `elsewhere` is False; a time limit
-            that is negative or no number; store is empty; the archive's name is that of a file that is no tar file.
+            and `elsewhere` is False; a time limit that is negative or no number; store is empty; the archive's name
+            is that of a file that is no tar file.
         OSError: the store or the archive cannot be written, or is not the one that a cluster's workers write.
 
     Warns:
