@@ -25,7 +25,7 @@ from milb import bounds
 from milb.devices import AXIS, mesh_for
 from milb.mdn import VARIANCE_FLOOR, Ensemble, features, first_member, predict
 from milb.mixture import Mixture, PRNGKey
-from milb.protocol import Options
+from milb.protocol import LARGEST_SETTING, Options
 
 MONTE_CARLO_DRAWS = 64
 Acquisition = Callable[[Array, Ensemble, Array, Options], Array]
@@ -242,8 +242,9 @@ def _floored(members: Mixture) -> Mixture:
     return Mixture(members.log_weights, members.means, jnp.maximum(members.variances, VARIANCE_FLOOR))
 
 
-def _finite(scores: Array) -> Array:  # a gap is 0, and all points tie, where there is one member or component
-    return jnp.where(jnp.isposinf(scores), jnp.finfo(scores.dtype).max, scores)
+def _finite(scores: Array) -> Array:
+    """-log gap, and a number where a gap is 0: where there is nobody to overlap with, or nobody near."""
+    return jnp.minimum(scores, LARGEST_SETTING)  # NaN stays
 
 
 def _epistemic_variance(members: Mixture, options: Options) -> Array:

@@ -50,6 +50,8 @@ def ask(options: argparse.Namespace) -> int:
     With a state file the batch is on disk there before it is in the output file: whenever the command is killed, the
     same call gives the same batch. Of two calls with one state file at a time, the second is an error.
     """
+    for name in ("pool", "labels", "output", "state"):
+        setattr(options, name, _expanded(getattr(options, name)))
     _check_files(options)
     with nullcontext() if options.state is None else locked(_target(options.state)):
         return _ask(options)
@@ -84,6 +86,14 @@ def _ask(options: argparse.Namespace) -> int:
 def _save(options: argparse.Namespace, learner: Learner) -> None:
     if options.state is not None:
         learner.save(options.state)
+
+
+def _expanded(path: Path | None) -> Path | None:
+    """The path with the home folder in place of ~; shells leave it in --state=~/lab.npz."""
+    try:
+        return None if path is None else path.expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _target(path: Path) -> Path:

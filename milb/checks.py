@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from milb.mdn import Ensemble
+from milb.mdn import CONSTANT, SCALE_FLOOR, Ensemble
 from milb.protocol import Protocol
 
 LARGEST_VALUE = 1e15  # of a dataset: its square is still far within float32
@@ -36,48 +36,50 @@ def checked_seed(name: str, seed: Any) -> int:
 
 def checked_data(dataset: Any, protocol: Protocol) -> Data:
     """The dataset as arrays, once its parts fit together and the protocol; ValueError says what does not."""
-    x, y, test_x, test_y = (np.asarray(array, np.float32) for array in dataset)
+    x, y, test_x, test_y = map(np.asarray, dataset)
     for name, array, n in (("x", x, protocol.n_pool), ("y", y, protocol.n_pool), ("test_x", test_x, protocol.n_test),
                            ("test_y", test_y, protocol.n_test)):  # fmt: skip
         if array.ndim != 2 or len(array) != n:
             raise ValueError(f"the dataset's {name} must have shape ({n}, columns), got {array.shape}")
-        bad = np.argwhere(~np.isfinite(array))
-        if len(bad):
-            raise ValueError(f"the dataset's {name} is {array[tuple(bad[0])]} in row {bad[0][0]}, column {bad[0][1]}")
-        huge = np.argwhere(np.abs(array) > LARGEST_VALUE)
-        if len(huge):
-            raise ValueError(
-                f"the dataset's {name} is {array[tuple(huge[0])]:g} in row {huge[0][0]}, column {huge[0][1]}: beyond "
-                "1e15, too large to square; change its unit"
-            )
+        check_values(f"the dataset's {name}", array)
     if x.shape[1] != test_x.shape[1] or y.shape[1] != test_y.shape[1]:
         raise ValueError(f"pool and test columns differ: x {x.shape}, {test_x.shape}; y {y.shape}, {test_y.shape}")
-    return Data(*map(jnp.asarray, (x, y, test_x, test_y)))
+    return Data(*(jnp.asarray(array, jnp.float32) for array in (x, y, test_x, test_y)))
+
+
+def check_values(name: str, values: np.ndarray, row: str = "row") -> None:
+    """ValueError unless all of a table is finite and not too large to square in float32; looked at as it is given."""
+    values = np.asarray(values, None if np.issubdtype(values.dtype, np.floating) else float)
+    for wrong, why in (
+        (~np.isfinite(values), "it must be finite"),
+        (np.abs(values) > LARGEST_VALUE, "beyond 1e15, too large to square; change its unit"),
+    ):
+        if wrong.any():
+            i, column = np.argwhere(wrong)[0]
+            raise ValueError(f"{name} is {values[i, column]:g} in {row} {i}, column {column}: {why}")
 
 
 def check_columns(name: str, labelled: np.ndarray, floor: float = 0) -> None:
-    """ValueError unless labels are finite and not too large to square.
+    """`check_values`, and warnings of columns that are not standardised as they should be.
 
-    Warns of constant columns, and of those that vary so little in their unit that this floor of predicted variances
-    is seen: see `milb.training.fit`.
+    That are constant ones, and those that vary so little in their unit that what is added to their scale, or this floor
+    of predicted variances, is seen: see `milb.training.fit`.
     """
-    bad = np.argwhere(~np.isfinite(labelled))
-    if len(bad):
-        row, column = bad[0]
-        raise ValueError(f"{name} is {labelled[row, column]} in labelled row {row}, column {column}; it must be finite")
-    mean, std = labelled.mean(0, dtype=np.float64), labelled.std(0, dtype=np.float64)
-    huge = np.flatnonzero((np.abs(mean) > LARGEST_VALUE) | (std > LARGEST_VALUE))
-    if len(huge):
-        raise ValueError(f"{name} is beyond 1e15 in column(s) {huge.tolist()}, too large to square: change its unit")
-    low, high = labelled.min(0), labelled.max(0)
-    constant = np.flatnonzero(high - low <= 1e-6 * np.maximum(np.abs(low), np.abs(high)))
+    check_values(name, labelled, "labelled row")
+    low, high, std = labelled.min(0), labelled.max(0), labelled.std(0, dtype=np.float64)
+    constant = np.flatnonzero(high - low <= CONSTANT * np.maximum(np.abs(low), np.abs(high)))
     if len(constant):
-        warnings.warn(f"{name} is constant over the labels in column(s) {constant.tolist()}: scaled by 1", stacklevel=4)
-    small = np.setdiff1d(np.flatnonzero(std < 100 * math.sqrt(floor)), constant)
-    if len(small):
         warnings.warn(
-            f"{name} has a standard deviation of {std[small[0]]:.2g} in column(s) {small.tolist()}: predicted "
-            f"variances get {floor:g} added in {name}'s own unit, so choose a smaller one, such as µm for m",
+            f"{name} is constant over the labels in column(s) {constant.tolist()}, to a millionth of its value: if it "
+            "does vary, subtract an offset",
+            stacklevel=4,
+        )
+    small = np.setdiff1d(np.flatnonzero(std < 100 * max(SCALE_FLOOR, math.sqrt(floor))), constant)
+    if len(small):
+        added = f"predicted variances get {floor:g} added" if floor else f"{SCALE_FLOOR:g} is added to its scale"
+        warnings.warn(
+            f"{name} has a standard deviation of {std[small[0]]:.2g} in column(s) {small.tolist()}: {added} in "
+            f"{name}'s own unit, so choose a smaller one, such as µm for m",
             stacklevel=4,
         )
 

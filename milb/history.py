@@ -57,8 +57,12 @@ def saturation(ensemble: Ensemble, x: Float[Array, "S dx"]) -> Float[Array, "S 2
 
 
 def saturated_share(gap: Float[ArrayLike, "S"]) -> float:
-    """Share of points where MI-LB is so close to its largest value that only its gap still ranks them."""
-    return float((np.asarray(gap) < SATURATED).mean())
+    """Share of points where MI-LB is so close to its largest value that only its gap still ranks them.
+
+    NaN where a gap is: of a model whose training has diverged.
+    """
+    gap = np.asarray(gap)
+    return float("nan") if np.isnan(gap).any() else float((gap < SATURATED).mean())
 
 
 def training_record(round_index: int, n: int, nll: np.ndarray) -> dict[str, float]:
@@ -100,7 +104,7 @@ def selection_record(
         left = scores[available]
         record |= {
             "score_min": float(left.min()),
-            "score_median": float(np.median(left)),
+            "score_median": float(np.median(left.astype(np.float64))),
             "score_max": float(left.max()),
             "score_picked": float(scores[picked].min()),
         }

@@ -15,6 +15,8 @@ from milb.devices import real_float32
 from milb.mixture import Mixture, PRNGKey
 
 VARIANCE_FLOOR = 1e-8  # what the released experiments add to (training, NLL) or floor (acquisition) variances with
+SCALE_FLOOR = 1e-6  # what they add to the std that a column is divided by
+CONSTANT = 1e-6  # a column whose range is so small, relative to its values, is rounding error in float32
 
 
 @jax.custom_jvp

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 Settings = TypeVar("Settings", bound="Options")
 SCALES = ("smoke", "demo", "paper")
 LARGEST_SETTING = 1e30  # of a setting that is a real number: far within float32, in which it is used
+LARGEST_RIDGE = 1e12  # of BAIT, which squares it and what it divides by it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,7 @@ class Options:
         _at_least(self, ("block_size",), 1)
         _is_real(self, ("bait_ridge", "sbal_temperature"))
         _is_real(self, ("max_dist_weight",), zero=True)
+        check_ridge("bait_ridge", self.bait_ridge)
 
     def replace(self: Settings, **changes: Any) -> Settings:
         """The same settings with some fields changed; TypeError names a field that does not exist."""
@@ -109,6 +111,12 @@ class Protocol(Options):
     def n_final(self) -> int:
         """Labels when the run is over."""
         return self.n_initial + self.n_rounds * self.n_query
+
+
+def check_ridge(name: str, ridge: object) -> None:
+    """ValueError unless BAIT's ridge is a number from 1e-12 to 1e12: float32 holds what is made of it there."""
+    if not 1 / LARGEST_RIDGE <= ridge <= LARGEST_RIDGE:
+        raise ValueError(f"{name} must be within 1e-12 and 1e12, got {ridge}")
 
 
 def check_scale(scale: str) -> None:

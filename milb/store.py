@@ -129,10 +129,13 @@ def _load_ensemble(arrays: dict[str, np.ndarray], protocol: Protocol) -> Ensembl
 def locked(path: Path, wait: bool = False) -> Iterator[None]:
     """Nobody else holds this path's lock meanwhile; it goes with the process, however that ends.
 
+    Where the path is a link, that of what it leads to, which is what is written.
+
     Raises:
         BlockingIOError: another process does; not with `wait`, which waits until none does.
         FileNotFoundError, PermissionError: the folder does not exist or takes no files: known now, not after a round.
     """
+    path = Path(os.path.realpath(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(f"store's folder {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK | os.X_OK):

@@ -63,6 +63,8 @@ def read_pool(path: Path, id_column: str = "id", outputs: Sequence[str] = ()) ->
     for name in outputs:
         if name in header:
             raise ValueError(f"{path}, column {name!r}: an output; the pool holds inputs only, labels go elsewhere")
+    if "" in header:
+        raise ValueError(f"{path}, row 1: column {header.index('') + 1} has no name")
     inputs = [(i, name) for i, name in enumerate(header) if name != id_column]
     if not inputs:
         raise ValueError(f"{path} has no inputs: {id_column!r} is its only column")
@@ -170,7 +172,7 @@ def _header(path: Path, rows: Iterator[tuple[int, list[str]]], needed: Sequence[
     _, header = next(rows, (0, []))
     if not header:
         raise ValueError(f"{path} is empty: it needs a header, with the column(s) {', '.join(needed)}")
-    for name in header:
+    for name in filter(None, header):  # spreadsheets leave nameless columns behind the last one
         if header.count(name) > 1:
             raise ValueError(f"{path}, row 1: the column {name!r} occurs {header.count(name)} times")
     for name in needed:

@@ -17,7 +17,17 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from milb.checks import check_columns
 from milb.clipping import CLIPS
 from milb.devices import AXIS, mesh_for
-from milb.mdn import VARIANCE_FLOOR, Ensemble, Heads, MixtureDensityNetwork, Standardisation, initialise, predict
+from milb.mdn import (
+    CONSTANT,
+    SCALE_FLOOR,
+    VARIANCE_FLOOR,
+    Ensemble,
+    Heads,
+    MixtureDensityNetwork,
+    Standardisation,
+    initialise,
+    predict,
+)  # fmt: skip
 from milb.mixture import Mixture, PRNGKey
 from milb.protocol import Protocol
 
@@ -41,15 +51,15 @@ def fit(
         n_labelled: rows that are labels; None for all.
 
     Returns:
-        The trained Ensemble; standardisation is that of the labels (population std + 1e-6).
+        The trained Ensemble; standardisation is that of the labels (population std + 1e-6; see `standardise`).
 
     Raises:
         ValueError: x or y not two-dimensional or of different length, n_labelled not in 1 .. N, NaN, infinity or
             values beyond 1e15 among the labelled rows. TypeError: n_labelled is no integer.
 
     Warns:
-        UserWarning: a column is constant over the labels, to a millionth, and scaled by 1; or y has a standard
-            deviation below 0.01, which the floor of predicted variances, 1e-8, would be seen beside.
+        UserWarning: a column is constant over the labels, to a millionth of its value; x has a standard deviation
+            below 1e-4, or y one below 0.01, beside which 1e-6 in its scale, or 1e-8 in predicted variances, is seen.
 
     Source: the protocol of the paper's released experiments.
     """
@@ -108,16 +118,21 @@ def network_of(protocol: Protocol, n_outputs: int) -> MixtureDensityNetwork:
 
 
 def standardise(values: Float[Array, "N d"], labelled: Array) -> Standardisation:
-    """Mean and population std + 1e-6 of the labelled rows; columns constant there to a millionth, 1."""
+    """Mean and population std + 1e-6 of the labelled rows.
+
+    Of columns constant there to a millionth of their value, the least value and their range, or 1 if that is less: a
+    mean and a std are rounding error there.
+    """
     count = labelled.sum()
     mean = jnp.where(labelled[:, None], values, 0).sum(0) / count
     centred = jnp.where(labelled[:, None], values - mean[None], 0)
     std = jnp.sqrt((centred**2).sum(0) / count)
     low = jnp.where(labelled[:, None], values, jnp.inf).min(0)
     high = jnp.where(labelled[:, None], values, -jnp.inf).max(0)
-    largest = jnp.maximum(jnp.abs(low), jnp.abs(high))
-    constant = high - low <= 1e-6 * largest  # not by std, which is rounding error where a column is constant
-    return Standardisation(mean, jnp.where(constant, 1, std + 1e-6))
+    spread = high - low
+    constant = spread <= CONSTANT * jnp.maximum(jnp.abs(low), jnp.abs(high))
+    scale = jnp.where(constant, jnp.maximum(spread, 1), std + SCALE_FLOOR)
+    return Standardisation(jnp.where(constant, low, mean), scale)
 
 
 def n_steps(n_labelled: Int[ArrayLike, ""], protocol: Protocol) -> Int[Array, ""]:
@@ -215,7 +230,7 @@ def _nll_rows(heads: Heads, y: Float[Array, "B D"]) -> Float[Array, "B"]:
 
 def _checked(x: ArrayLike, y: ArrayLike, n_labelled: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The buffer as float32 arrays, once it is known to make sense; errors and warnings as `fit`."""
-    x, y = np.asarray(x, np.float32), np.asarray(y, np.float32)
+    x, y = np.asarray(x), np.asarray(y)
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
         raise ValueError(f"x must be (N, dx) and y (N, D) with one N, got {x.shape} and {y.shape}")
     n_labelled = len(x) if n_labelled is None else operator.index(n_labelled)
@@ -223,4 +238,5 @@ def _checked(x: ArrayLike, y: ArrayLike, n_labelled: int | None = None) -> tuple
         raise ValueError(f"n_labelled must be between 1 and the buffer's {len(x)} rows, got {n_labelled}")
     check_columns("x", x[:n_labelled])
     check_columns("y", y[:n_labelled], VARIANCE_FLOOR)
-    return x, y
+    with np.errstate(over="ignore"):  # behind n_labelled, where there may be anything
+        return x.astype(np.float32), y.astype(np.float32)

@@ -86,6 +86,18 @@ def test_state_keeps_the_batch_until_it_is_measured(folder, capsys):
     assert ask(*again) == 0 and not set(asked()["id"]) & set(batch)
 
 
+def test_the_home_folder_is_found_where_the_shell_leaves_the_tilde(folder, capsys, monkeypatch):
+    home = folder / "home"
+    home.mkdir()
+    (folder / "~").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    assert ask("--state=~/lab.npz", "--no-report") == 0
+    batch = asked()["id"].tolist()
+    assert (home / "lab.npz").exists() and not list((folder / "~").iterdir())
+    assert ask("--state=~/lab.npz", "--no-report", k=5) == 0 and asked()["id"].tolist() == batch
+    assert ask("--state=~nobody9/lab.npz") == 2 and "~nobody9/lab.npz: Could not" in capsys.readouterr().err
+
+
 def test_one_call_at_a_time_works_on_a_state(folder, capsys):
     (folder / ".lab.npz.1.tmp").write_bytes(b"of a call that was killed while it wrote")
     with locked(folder / "lab.npz"):

@@ -22,6 +22,7 @@ SMOKE = PROBLEMS["double_well"].protocol("smoke")
         ({"max_dist_weight": -1.0}, "max_dist_weight must be a finite number, not negative"),
         ({"sbal_temperature": 1e39}, "sbal_temperature must be within 1e-30 and 1e30"),
         ({"bait_ridge": 1e-40}, "bait_ridge must be within"),
+        ({"bait_ridge": 1e15}, "bait_ridge must be within 1e-12 and 1e12"),
         ({"gibbs_half": "false"}, "gibbs_half must be True or False"),
         ({"max_dist_features": "hidden"}, "max_dist_features must be one of"),
         ({"learning_rate": 0.0}, "learning_rate must be positive"),

@@ -6,8 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from milb.paths import figures_data
 from milb.problems import PROBLEMS
 from milb.strategy import STRATEGIES
+from milb.study.grid import grid
+from milb.study.split import rounds_of_larger
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +29,18 @@ def test_every_block_of_python_runs(tmp_path):
 def test_what_needs_a_cluster_is_python_at_least():
     (code,) = re.findall(r"```py\n(.*?)```", README, re.DOTALL)
     compile(code, "README.md", "exec")
+
+
+def test_the_example_of_a_split_has_something_to_go_on_with():
+    (arguments,) = re.findall(r"python -m milb (study .*--split --elsewhere)", README.replace("\\\n", ""))
+    options = dict(re.findall(r"--(benchmark|strategy|seeds|runs-per-group) ([^-]\S*(?: [^-]\S*)*)", arguments))
+    seeds = [int(seed) for seed in options["seeds"].split(",")]
+    groups = grid(
+        options["benchmark"], options["strategy"].split(), seeds, runs_per_group=int(options["runs-per-group"])
+    )
+    for group in groups:
+        progress, _ = rounds_of_larger(figures_data() / "study", group)
+        assert progress.metrics and not progress.finished(group)
 
 
 def test_lists_every_strategy():

@@ -326,6 +326,15 @@ def test_temporaries_of_other_files_are_left_alone(name, tmp_path):
         assert not mine.exists() and all(other.exists() for other in others)
 
 
+def test_a_link_has_the_lock_of_what_it_leads_to(tmp_path):
+    (tmp_path / "there").mkdir()
+    path, link = tmp_path / "there" / "run.npz", tmp_path / "link.npz"
+    path.touch()
+    link.symlink_to(path)
+    with store.locked(path), pytest.raises(BlockingIOError), store.locked(link):
+        pass
+
+
 def test_symlink_and_relative_path_lead_to_one_file(tmp_path, monkeypatch):
     real, link = tmp_path / "real" / "run.npz", tmp_path / "run.npz"
     real.parent.mkdir()

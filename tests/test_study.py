@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import os
 import signal
 import subprocess
@@ -21,9 +22,10 @@ from milb import study
 from milb.history import COLUMNS
 from milb.learner import run
 from milb.problems import PROBLEMS
-from milb.strategy import STRATEGIES
+from milb.strategy import STRATEGIES, Scored, top_k
 from milb.study import archive, cluster, lockstep, runner
 from milb.study.grid import Arm, grid
+from milb.study.progress import load, save
 
 BENCHMARKS = tuple(PROBLEMS)
 MEAN = COLUMNS.index("nll_mean")
@@ -54,6 +56,7 @@ def test_arms_are_read_from_text():
         ("best", "unknown strategy 'best'"),
         ("random:steps=3", "'steps' is no option of a strategy; there are bait_ridge"),
         ("random:gibbs_half=1", "'gibbs_half' is no option of a strategy"),
+        ("random:block_size=64", "'block_size' is no option of a strategy"),
         ("bait:bait_ridge=1,bait_ridge=2", "gives bait_ridge twice"),
         ("random:bait_ridge=big", "bait_ridge = 'big' is no number"),
         ("random:bait_ridge=-1", "bait_ridge must be a finite number"),
@@ -168,6 +171,20 @@ def test_arms_of_a_seed_share_their_start_and_then_part(undisturbed):
     first, last = undisturbed.metrics[0][..., MEAN], undisturbed.metrics[-1][..., MEAN]
     assert (first == first[:, :1]).all() and len(np.unique(last)) == last.size
     assert len(np.unique(first)) == 2
+
+
+def test_a_first_round_is_not_begun_either_where_the_last_one_took_too_long(tmp_path, monkeypatch):
+    begun, advance = [], lockstep.Lockstep.advance
+
+    def slow(self, progress):
+        begun.append(self.group.seeds)
+        advance(self, progress)
+        progress.seconds[-1][0] += 1_000
+
+    monkeypatch.setattr(lockstep.Lockstep, "advance", slow)
+    groups = [small(arms=("random",), seeds=(seed,), max_steps=5) for seed in (0, 1)]
+    assert not study.run(groups, tmp_path, time_limit=600, progress=False)
+    assert begun == [(0,)]
 
 
 def test_scores_of_a_fixed_subset_are_kept(undisturbed):
@@ -505,6 +522,7 @@ def test_diverged_runs_draw_at_random_and_the_study_goes_on(tmp_path):
     assert any("core-set seed 1, round 0" in m and m.endswith("labels are drawn at random") for m in messages)
     progress = stored(wild, tmp_path)
     assert np.isnan(np.stack(progress.metrics)[..., MEAN]).all()
+    assert np.isnan(np.stack(progress.metrics)[..., COLUMNS.index("saturated_share")]).all()
     assert (progress.rows == progress.rows[:, :1]).all(), "one draw a seed, for every strategy"
     assert not set(progress.rows[0, 0, 40:]) & set(range(40)) and len(set(progress.rows[0, 0])) == 50
     assert np.isfinite(np.stack(stored(sound, tmp_path).metrics)[..., MEAN]).all()
@@ -522,6 +540,32 @@ def test_a_function_of_ones_own_is_called_for_trained_networks_only(monkeypatch)
     group = small(arms=("random", "own"))
     lockstep.Lockstep(group).advance(lockstep.Progress.new(group))
     assert len(calls) == 2 and len(set(calls)) == 1
+
+
+def test_scores_that_are_not_finite_are_named_and_not_picked_by(monkeypatch):
+    def wild(keys, ensemble, x, options):
+        return jnp.where(x[:, 0] > 0.2, jnp.nan, x[:, 0])
+
+    monkeypatch.setitem(STRATEGIES, "wild", Scored(wild, top_k))
+    group = small(arms=("random", "wild"))
+    progress = lockstep.Progress.new(group)
+    with pytest.warns(UserWarning, match=r"wild seed 1, round 0: scores are not finite; .* drawn at random"):
+        lockstep.Lockstep(group).advance(progress)
+    assert (progress.rows[:, 0, :42] == progress.rows[:, 1, :42]).all()
+    assert np.isfinite(progress.metrics[0][..., MEAN]).all() and np.isnan(progress.scores[0][1]).all()
+
+
+@pytest.mark.parametrize("arm", ["core-set", "mi-lb"])
+def test_a_study_whose_labels_use_up_the_pool_goes_on_with_its_last_round(tmp_path, arm):
+    group = small(arms=(arm,), n_pool=50, max_steps=5)
+    study.run([group], tmp_path, progress=False)
+    expected = stored(group, tmp_path)
+    path = tmp_path / f"{group.name}.npz"
+    progress, made = load(path, group)
+    before = dataclasses.replace(progress, metrics=progress.metrics[:-1], seconds=progress.seconds[:-1], test_nll=None)
+    save(path, group, before, made)
+    assert study.run([group], tmp_path, progress=False)
+    assert_same(stored(group, tmp_path), expected)
 
 
 def test_divergence_is_named_and_recorded(monkeypatch, tmp_path):
@@ -623,6 +667,26 @@ def test_a_cluster_goes_on_with_what_a_lost_worker_had_done(tmp_path):
         assert len(tar.getnames()) == 4
 
 
+def test_rounds_on_a_cluster_are_counted_though_no_bar_is_shown(undisturbed, tmp_path, monkeypatch):
+    group, packed, looks = small(), [], []
+
+    def run_on(client, call, groups, look):
+        looks.append(look())
+        save(
+            tmp_path / f"{group.name}.npz",
+            group,
+            undisturbed,
+            [{"devices": "1 x abacus (cpu)", "versions": {}, "date": ""}],
+        )
+        looks.extend([look(), look()])
+        return {group: True}
+
+    monkeypatch.setattr(cluster, "run_on", run_on)
+    monkeypatch.setattr(runner, "pack", lambda *arguments: packed.append(arguments))
+    assert study.run([group], tmp_path, client=object(), archive=tmp_path / "all.tar", progress=False)
+    assert looks == [0, 3, 3] and len(packed) == 1
+
+
 class Lost:
     """A client whose every task loses its workers."""
 
@@ -633,7 +697,7 @@ class Lost:
     def submit(self, call, group, **options):
         future = concurrent.futures.Future()
         future.set_exception(self.error)
-        self.handed_out.append(group)
+        self.handed_out.append(options["key"])
         return future
 
     def cancel(self, futures):
@@ -645,10 +709,13 @@ def test_a_group_is_handed_out_again_while_it_gets_further(monkeypatch, rounds):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(distributed, "wait", concurrent.futures.wait)
     client, counts = Lost(distributed), iter(rounds)
-    with warnings.catch_warnings(record=True) as warned, pytest.raises(distributed.KilledWorker):
+    with warnings.catch_warnings(record=True) as warned, pytest.raises(OSError, match="workers are lost"):
         warnings.simplefilter("always")
         cluster.run_on(client, None, [small()], lambda: next(counts))
     assert len(client.handed_out) == len(rounds) - 1 == len(warned) + 1
+    with pytest.raises(OSError, match="workers are lost"):
+        cluster.run_on(client, None, [small()], lambda: 0)
+    assert len(set(client.handed_out)) == len(rounds), "another call's task is another task"
 
 
 @pytest.mark.parametrize(

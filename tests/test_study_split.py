@@ -155,12 +155,33 @@ def test_a_run_by_two_protocols_is_named_and_shown_by_one(tmp_path):
         ["ternary"], ARMS[:1], (0,), "smoke", runs_per_group=60, max_steps=20, n_query=10, n_rounds=1
     )
     assert study.run([in_one_batch, group_of(ARMS[:2], (0,))], tmp_path, progress=False)
-    why = "differs from the largest group's: n_rounds = 1, not 2, n_query = 10, not 5"
+    why = "differs from that of most runs: n_rounds = 1, not 2, n_query = 10, not 5"
     with pytest.warns(UserWarning, match=f"{in_one_batch.name}.npz is left out, its protocol {why}"):
         curves = study.curves(tmp_path)
     assert curves["n"].tolist() == [40, 45, 50] * 2, "the one of the larger group"
     with pytest.warns(UserWarning, match="is left out"):
         assert study.picks(tmp_path, "ternary")["picks"].shape == (1, 2, 2, 5)
+
+
+def test_one_stray_run_does_not_hide_the_others(tmp_path):
+    groups = grid("ternary", ["random", "variance"], (0, 1), "smoke", runs_per_group=1, max_steps=5)
+    stray = grid("ternary", ["bait"], (0,), "smoke", runs_per_group=1, max_steps=5, clip="member")
+    assert study.run([*stray, *groups], tmp_path, progress=False)
+    with pytest.warns(UserWarning, match="clip = 'member', not 'released'"):
+        assert set(study.curves(tmp_path)["strategy"]) == {"random", "variance"}
+
+
+def test_a_run_that_has_begun_by_itself_says_that_it_leaves_a_larger_group_aside(begun, tmp_path, capsys):
+    store, part = copied(begun[1], tmp_path / "store"), group_of(ARMS[:1], (0,))
+    larger = store / f"{group_of().name}.npz"
+    progress, made = load(larger, group_of())
+    Lockstep(part).advance(of_part := Progress.new(part))
+    runner.save(store / f"{part.name}.npz", part, of_part, made)
+    Lockstep(group_of()).advance(progress)
+    runner.save(larger, group_of(), progress, made)
+    assert not study.run([part], store, split=True, elsewhere=True, time_limit=0)
+    assert f"round 1: has begun by itself; 2 rounds of {larger.stem} are left" in capsys.readouterr().out
+    assert len(load(store / f"{part.name}.npz", part)[0].metrics) == 1
 
 
 def test_other_strategies_by_another_protocol_are_not_put_beside_these(tmp_path):

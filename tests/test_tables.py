@@ -40,6 +40,11 @@ def test_reads_what_spreadsheets_write(files):
     np.testing.assert_array_equal(y, [[3, 4], [np.nan, np.nan]])
 
 
+def test_nameless_columns_behind_the_labels_are_not_looked_at(files):
+    _, (rows, y) = files(labels="id,y1,y2,,\na,1,2,,\nb,3,4,,a remark\n")
+    assert rows.tolist() == [0, 1] and y.tolist() == [[1, 2], [3, 4]]
+
+
 def test_no_labels_yet(files):
     _, (rows, y) = files(labels="id,y1,y2\n")
     assert rows.shape == (0,) and y.shape == (0, 2)
@@ -59,6 +64,7 @@ def test_another_id_column(files):
         ({"pool": "key,T\na,1\n"}, "pool.csv has no column 'id'; its columns are 'key', 'T'"),
         ({"pool": "id;T\na;1\n"}, "'id;T'; separate columns by commas, not by semicolons"),
         ({"pool": "id,T,T\na,1,2\n"}, "pool.csv, row 1: the column 'T' occurs 2 times"),
+        ({"pool": ",id,T\n0,a,1\n"}, "pool.csv, row 1: column 1 has no name"),
         ({"pool": "id,T,y1\na,1,2\n"}, "pool.csv, column 'y1': an output"),
         ({"pool": "id,T\na,1\nb,hot\n"}, "pool.csv, row 3, column 'T': 'hot' is no number; all columns of the pool"),
         ({"pool": "id,T\na,1_000\n"}, "pool.csv, row 2, column 'T': '1_000' is no number"),

@@ -188,10 +188,19 @@ def test_a_column_that_varies_in_any_unit_is_standardised(unit, recwarn):
     np.testing.assert_allclose(ensemble.inputs.scale, (x * unit).std(0) + 1e-6, rtol=1e-4)
 
 
-def test_a_constant_column_is_one_whatever_a_sum_of_it_rounds_to():
-    for value in np.random.default_rng(0).uniform(0.1, 1e4, 50):
-        column = np.full((549, 1), value, np.float32)
-        assert training.standardise(jnp.asarray(column), jnp.ones(549, bool)).scale == 1
+def test_inputs_in_a_unit_that_leaves_them_flat_are_named():
+    x, y = bimodal(20)
+    x[:, 1] *= 1e-9
+    with pytest.warns(UserWarning, match=r"x has a standard deviation of .*e-10 in column\(s\) \[1\]: 1e-06 is added"):
+        fit(jax.random.key(0), x, y, PROTOCOL)
+
+
+@pytest.mark.parametrize(("value", "spread"), [(0.1, 0), (1e4 / 3, 0), (1712345678, 0), (3e12, 0), (1712345678, 1600)])
+def test_a_column_constant_to_a_millionth_stays_small(value, spread):
+    """Whatever a sum of it rounds to; a time in seconds, say."""
+    column = jnp.asarray(value + np.linspace(0, spread, 549), jnp.float32)[:, None]
+    standardised = training.standardise(column, jnp.ones(549, bool))(column)
+    assert standardised.min() >= 0 and standardised.max() <= 1
 
 
 def test_labels_in_a_unit_that_the_floor_of_variances_is_seen_in_are_named():
@@ -224,7 +233,10 @@ X, Y = bimodal(10)
         ((X, Y, PROTOCOL, 11), "got 11"),
         ((np.where(np.arange(10)[:, None] == 3, np.nan, X), Y), "x is nan in labelled row 3, column 0"),
         ((X, np.where(np.arange(10)[:, None] == 4, np.inf, Y)), "y is inf in labelled row 4, column 0"),
-        ((X, 1e20 * Y), r"y is beyond 1e15 in column\(s\) \[0, 1\]"),
+        (
+            (X, np.where(np.arange(10)[:, None] == 5, 1e60, Y.astype(float))),
+            r"y is 1e\+60 in labelled row 5, column 0: beyond 1e15",
+        ),
     ],
 )
 def test_fit_refuses(arguments, message):

@@ -90,7 +90,7 @@ class DiagonalBlock(NamedTuple):
 class FullBlock(NamedTuple):
     """Of `milb.FullMixture`: a Cholesky factorisation of D x D a pair, O(M^2 D^3) operations a mixture.
 
-    A pair squares the ratio of a narrow component's axes to an elongated one's: float32 is enough to a ratio of 1e3.
+    A pair squares the ratio of a narrow component's axes to an elongated one's, and with it what float32 rounds.
 
     Attributes:
         log_weights: (E, K, lanes).

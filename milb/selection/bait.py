@@ -22,7 +22,7 @@ from jaxtyping import Array, ArrayLike, Int
 
 from milb.devices import AXIS, by_backend, mesh_for, real_float32
 from milb.mixture import is_concrete
-from milb.protocol import integer_at_least
+from milb.protocol import check_ridge, integer_at_least
 from milb.selection import bait_direct
 from milb.selection.scores import checked_available
 from milb.selection.space import best_left
@@ -88,8 +88,8 @@ def bait(
     mask = jnp.ones(len(labelled[0]), bool) if labelled_mask is None else jnp.asarray(labelled_mask)
     if mask.shape != (len(labelled[0]),) or mask.dtype != bool:
         raise ValueError(f"labelled_mask must be a boolean mask of shape ({len(labelled[0])},), got {mask.shape}")
-    if is_concrete(ridge) and not 0 < ridge < np.inf:
-        raise ValueError(f"ridge must be positive and finite, got {ridge}")
+    if is_concrete(ridge):
+        check_ridge("ridge", ridge)
     oversample = integer_at_least(1, "oversample", oversample)
     usable, counted = (rows & jnp.isfinite(arrays[0]).all(1) & jnp.isfinite(arrays[1]).all(1)
                        for rows, arrays in ((available, pool), (mask, labelled)))  # fmt: skip

@@ -138,6 +138,7 @@ def _k_center(space: Space, k: int) -> Array:
 def _max_dist(scores: Array, space: Space, score_weight: Array, k: int) -> Array:
     usable = space.usable & jnp.isfinite(scores)
     unit = jnp.maximum(std(space.features, usable), 1e-8 / space.unit)
+    unit = jnp.where(unit > 0, unit, 1)  # of a feature that is 0 everywhere beside another in a huge unit
     space = space._replace(usable=usable, features=space.features / unit[:, None], labelled=space.labelled / unit[None])
     low = jnp.min(jnp.where(usable, scores, jnp.inf))
     high = jnp.max(jnp.where(usable, scores, -jnp.inf))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
+import uuid
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -27,14 +27,14 @@ def run_on(
         look: called every now and then; how many rounds the store holds.
 
     Raises:
+        OSError: workers are lost again and again, before they have a round more.
         Exception: whatever a group raised; groups that no worker has begun are called off then.
     """
     from distributed import KilledWorker, wait
 
-    attempts = itertools.count()
-
     def hand_out(group: Group) -> Any:
-        return client.submit(call, group, pure=False, key=f"{group.name}-{next(attempts)}")
+        # A key of this attempt's own: of another call, on another store say, dask would hand out the result.
+        return client.submit(call, group, pure=False, key=f"{group.name}-{uuid.uuid4().hex}")
 
     rounds = look()
     running = {hand_out(group): (group, rounds) for group in groups}
@@ -47,9 +47,9 @@ def run_on(
                 group, before = running.pop(future)
                 try:
                     results[group] = future.result()
-                except KilledWorker:
+                except KilledWorker as error:
                     if rounds <= before:
-                        raise
+                        raise OSError(f"{group.name}: workers are lost again and again, for want of memory?") from error
                     warnings.warn(f"{group.name}: its workers were lost; another one goes on with it", stacklevel=2)
                     running[hand_out(group)] = (group, rounds)
     finally:

@@ -23,7 +23,7 @@ PAPER_STRATEGIES = (
     "random", "variance", "variance-sbal", "mi-lb-released", "mi-lb-sbal", "mi-lb-maxdist", "bait", "core-set",
 )  # fmt: skip
 OWN_STRATEGIES = ("mi-lb", "mi-lb-ties")
-_OF_PROBLEM = {"gibbs_half"}  # options that change the data, which all arms of a group share
+_SHARED = {"gibbs_half", "block_size"}  # options that change the data, which arms share, or no result
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Arm:
             option, _, value = change.partition("=")
             if option in options:
                 raise ValueError(f"{text!r} gives {option} twice")
-            if option not in fields or option in _OF_PROBLEM:
-                allowed = ", ".join(sorted(set(fields) - _OF_PROBLEM))
+            if option not in fields or option in _SHARED:
+                allowed = ", ".join(sorted(set(fields) - _SHARED))
                 raise ValueError(f"{text!r}: {option!r} is no option of a strategy; there are {allowed}")
             try:
                 options[option] = type(fields[option])(value)

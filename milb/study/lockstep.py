@@ -43,10 +43,17 @@ _OURS = (strategies.bait, strategies.core_set)
 
 
 class Proposals(NamedTuple):
-    """One strategy's answers, seeds on axis 0; scores are None where it has none."""
+    """One strategy's answers, seeds on axis 0.
+
+    Attributes:
+        indices: the picks; random ones where not sound.
+        scores: None where the strategy has none; NaN where not sound.
+        sound: False where training has diverged, or a score of an available row is not finite.
+    """
 
     indices: Int[ArrayLike, "seeds k"]
     scores: Float[ArrayLike, "seeds N"] | None
+    sound: Bool[ArrayLike, "seeds"]
 
 
 def propose(
@@ -63,15 +70,16 @@ def propose(
     """One strategy's picks and scores on every seed.
 
     Acquisitions and their rules are vmapped over seeds; plain functions, which may work on the host as BAIT does, are
-    called seed by seed. Where training has diverged there is nothing to go by: picks are random there, scores NaN.
+    called seed by seed. Where training has diverged, or scores are not finite, there is nothing to go by.
     """
     by_chance = partial(_propose_scored, strategies.get("random"), keys, ensembles, x, rows, n, k, options)
     if isinstance(strategy, Scored):
-        proposals = _propose_scored(strategy, keys, ensembles, x, rows, n, k, options)
-        if trained.all():
-            return proposals
-        random, sound = by_chance().indices, trained[:, None]
-        return Proposals(jnp.where(sound, proposals.indices, random), jnp.where(sound, proposals.scores, jnp.nan))
+        indices, scores, finite = _propose_scored(strategy, keys, ensembles, x, rows, n, k, options)
+        sound = np.asarray(finite) & trained
+        if not sound.all():
+            indices = jnp.where(sound[:, None], indices, by_chance().indices)
+            scores = jnp.where(sound[:, None], scores, jnp.nan)
+        return Proposals(indices, scores, sound)
 
     def of_seed(s: int) -> np.ndarray:
         if not trained[s]:
@@ -81,7 +89,7 @@ def propose(
 
     at_once = jax.device_count() == 1 and strategy in _OURS
     with ThreadPoolExecutor(len(keys) if at_once else 1) as threads:
-        return Proposals(np.stack(list(threads.map(of_seed, range(len(keys))))), None)
+        return Proposals(np.stack(list(threads.map(of_seed, range(len(keys))))), None, trained)
 
 
 @partial(jax.jit, static_argnames=("strategy", "k", "options"))
@@ -89,7 +97,9 @@ def _propose_scored(
     strategy: Scored, keys: Array, ensembles: Ensemble, x: Array, rows: Array, n: Array, k: int, options: Options
 ) -> Proposals:
     def of_seed(key: Array, ensemble: Ensemble, x: Array, rows: Array) -> Proposals:
-        return Proposals(*strategy.propose(key, ensemble, _pool(x, rows, n), k, options))
+        pool = _pool(x, rows, n)
+        indices, scores = strategy.propose(key, ensemble, pool, k, options)
+        return Proposals(indices, scores, (jnp.isfinite(scores) | ~pool.available).all())
 
     return jax.vmap(of_seed)(keys, ensembles, x, rows)
 
@@ -165,7 +175,8 @@ class Lockstep:
     @contextlib.contextmanager
     def _compiling_proposals(self, arguments: tuple[Any, ...], keys: Array) -> Iterator[None]:
         """The first time, beside the first training: our strategies' programs, in threads, on made-up networks."""
-        if self.compiled or jax.device_count() > 1:
+        picks_follow = arguments[3] < self.group.protocol.n_final
+        if self.compiled or not picks_follow or jax.device_count() > 1:
             yield
             return
         self.compiled = True
@@ -207,9 +218,11 @@ class Lockstep:
         for s, seed in enumerate(group.seeds):
             for a, arm in enumerate(group.arms):
                 where = f"{group.benchmark} {arm} seed {seed}, round {index}"
-                if not np.isfinite(nll[s, a]).all():
+                finite = np.isfinite(nll[s, a]).all()
+                if not finite or (proposals and not proposals[a].sound[s]):
+                    what = "scores are not finite" if finite else "training has diverged, the test NLL is not finite"
                     then = "; its next labels are drawn at random" if proposals else ""
-                    warnings.warn(f"{where}: training has diverged, the test NLL is not finite{then}", stacklevel=3)
+                    warnings.warn(f"{where}: {what}{then}", stacklevel=3)
                 record = training_record(index, n, nll[s, a])
                 record["train_seconds"] = seconds[0] / (n_seeds * n_arms)
                 if proposals:

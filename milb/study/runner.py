@@ -25,13 +25,20 @@ from milb.study.split import rounds_of_larger
 
 
 class _Call(NamedTuple):
-    """What a call of `run` does with every group, here or on a cluster; deadline is of the clock, which all share."""
+    """What a call of `run` does with every group, here or on a cluster.
+
+    Attributes:
+        store, archive, elsewhere, split: as there.
+        deadline: of the clock, which all share.
+        pace: seconds a run of the last round, by benchmark: of groups that have none yet.
+    """
 
     store: Path
     deadline: float | None
     archive: Path | None
     elsewhere: bool
     split: bool
+    pace: dict[str, float]
 
 
 def run(
@@ -53,15 +60,15 @@ def run(
     Args:
         groups: of `milb.study.grid`.
         store: folder of results; made where it is not there.
-        time_limit: seconds after which no round is begun that would not end in time, judged by the last one, on
-            whatever devices that was made; None for no limit.
+        time_limit: seconds after which no round is begun that would not end in time, judged by the group's last one,
+            on whatever devices that was made, or by the benchmark's; None for no limit.
         archive: a tar file that is rewritten with all of the store after every round: for machines that hand back
             a few files only. Where it exists, the store takes from it first what has more rounds there.
         elsewhere: go on with groups begun on other devices or versions, and record that; otherwise refused.
         progress: show a bar, which leaves nothing behind.
         client: a `dask.distributed.Client`, whose workers then run the groups, one task each; the store must be in a
             folder that all of them see. Groups should be as many as workers or more: see `runs_per_group` of `grid`.
-        split: a group without a file begins with the rounds that a larger group in the store has made of the same
+        split: a group without rounds begins with the rounds that a larger group in the store has made of the same
             runs, and the header says so: a few runs of a study go on by themselves, on a smaller machine say.
 
     Returns:
@@ -74,8 +81,8 @@ def run(
         OSError: the store or the archive cannot be written, or is not the one that a cluster's workers write.
 
     Warns:
-        UserWarning: a group's file or the archive was truncated or foreign and set aside; a run's training diverged:
-            its errors of that round are NaN and its next labels drawn at random.
+        UserWarning: a group's file or the archive was truncated or foreign and set aside; a run's training diverged,
+            its errors of that round are NaN, or its scores are not finite: its next labels are drawn at random.
     """
     if time_limit is not None and not time_limit >= 0:
         raise ValueError(f"time_limit must be a number of seconds, not negative, or None, got {time_limit}")
@@ -89,7 +96,7 @@ def run(
     if archive is not None:
         synchronise(store, archive)
     deadline = None if time_limit is None else time.time() + time_limit
-    call = _Call(store, deadline, archive, elsewhere, split)
+    call = _Call(store, deadline, archive, elsewhere, split, {})
     rounds = sum(group.protocol.n_rounds + 1 for group in groups)
     runs = sum(len(group.arms) * len(group.seeds) for group in groups)
     with tqdm(total=rounds, desc=f"study of {runs} runs", disable=not progress, leave=False) as bar:
@@ -109,12 +116,16 @@ def _run_on_cluster(client: Any, groups: Sequence[Group], call: _Call, bar: tqdm
             seen[group] = written, len(load(path, group)[0].metrics)
         return seen[group][1]
 
+    rounds = 0  # not the bar's count, which stays 0 where it is not shown
+
     def look() -> int:
-        more = sum(map(rounds_done, groups)) - bar.n
+        nonlocal rounds
+        more, rounds = -rounds, sum(map(rounds_done, groups))
+        more += rounds
         bar.update(more)
         if archive is not None and more:
             pack(store, archive)
-        return bar.n
+        return rounds
 
     finished = cluster.run_on(client, partial(_work, call=call), groups, look)
     look()
@@ -139,23 +150,24 @@ def _run_group(group: Group, call: _Call, bar: tqdm) -> bool:
     try:
         with files.locked(path):
             progress, made = load(path, group)  # whoever held the lock may have gone on
-            taken = call.split and not progress.metrics
-            if taken:
-                progress, made = rounds_of_larger(call.store, group)
-                found = f"goes on from {made[-1]['group']}" if made else "no larger group has rounds of it"
+            own, found = len(progress.metrics), ""
+            if call.split:
+                progress, made, found = _split(call.store, group, progress, made)
             if not progress.finished(group):
                 made = _made_here(path, made, len(progress.metrics), call.elsewhere)
-            if taken:
+            if found:
                 _say(bar, f"{group.name}, round {len(progress.metrics)}: {found}")
-            if taken and progress.metrics:
+            if len(progress.metrics) > own:
                 _keep(call, path, group, progress, made)
             bar.update(len(progress.metrics))
             bar.refresh()  # a first round may take minutes
             lockstep = None
             while not progress.finished(group):
-                started = time.time()
-                last = 1.1 * sum(progress.seconds[-1]) if progress.seconds else 0
-                if call.deadline is not None and started + last > call.deadline:
+                n_runs = len(group.arms) * len(group.seeds)
+                if progress.seconds:
+                    call.pace[group.benchmark] = sum(progress.seconds[-1]) / n_runs
+                last = n_runs * call.pace.get(group.benchmark, 0)
+                if call.deadline is not None and time.time() + 1.1 * last > call.deadline:
                     return False
                 lockstep = Lockstep(group) if lockstep is None else lockstep
                 lockstep.advance(progress)
@@ -168,6 +180,19 @@ def _run_group(group: Group, call: _Call, bar: tqdm) -> bool:
         _say(bar, f"{group.name}: another process is working on it")
         return False
     return True
+
+
+def _split(
+    store: Path, group: Group, progress: Progress, made: list[dict[str, Any]]
+) -> tuple[Progress, list[dict[str, Any]], str]:
+    """What a larger group has made of a group without rounds, and what made it; and what there is to say of that."""
+    larger, made_larger = rounds_of_larger(store, group)
+    own, theirs = len(progress.metrics), len(larger.metrics)
+    if not own:
+        found = f"goes on from {made_larger[-1]['group']}" if theirs else "no larger group has rounds of it"
+        return larger, made_larger, found
+    further = f"has begun by itself; {theirs} rounds of {made_larger[-1]['group']} are left" if theirs > own else ""
+    return progress, made, further
 
 
 def _say(bar: tqdm, line: str) -> None:

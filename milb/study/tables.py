@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import os
 import shutil
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,7 +74,7 @@ def curves(store: str | os.PathLike[str], statistics: bool = False) -> pd.DataFr
     group's wall time that round; device, jax and milb versions, and date, of what made that round. With `statistics`
     also median and 10/90 % quantiles of the test points' NLL, the saturated share and seconds of scoring. A run that is
     in several groups (see `split` of `milb.study.run`) is taken from the one that has come furthest. Runs of a
-    benchmark and scale are compared by one protocol, that of the largest group.
+    benchmark and scale are compared by one protocol, that of most models.
 
     Errors as `results`.
 
@@ -95,20 +97,37 @@ def curves(store: str | os.PathLike[str], statistics: bool = False) -> pd.DataFr
 def _runs(store: str | os.PathLike[str]) -> dict[tuple[str, str, str, int], tuple[dict, dict[str, np.ndarray]]]:
     """By benchmark, scale, arm and seed: the group that a run has come furthest in, of groups as far the largest."""
     runs: dict[tuple[str, str, str, int], tuple[dict, dict[str, np.ndarray]]] = {}
-    protocols: dict[tuple[str, str], dict[str, Any]] = {}
-    for path, header, arrays in sorted(_groups(store), key=lambda group: group[2]["rows"][..., 0].size, reverse=True):
+    groups = sorted(_groups(store), key=lambda group: group[2]["rows"][..., 0].size, reverse=True)
+    protocols = _protocols([group[1:] for group in groups])
+    for path, header, arrays in groups:
         settings = header["settings"]
-        protocol = protocols.setdefault((settings["benchmark"], settings["scale"]), settings["protocol"])
+        protocol = protocols[settings["benchmark"], settings["scale"]]
         others = {key: value for key, value in settings["protocol"].items() if value != protocol.get(key)}
         if others:
             why = ", ".join(f"{key} = {value!r}, not {protocol.get(key)!r}" for key, value in others.items())
-            warnings.warn(f"{path} is left out, its protocol differs from the largest group's: {why}", stacklevel=3)
+            warnings.warn(f"{path} is left out, its protocol differs from that of most runs: {why}", stacklevel=3)
             continue
         for arm, seed in itertools.product(settings["arms"], settings["seeds"]):
             run = (settings["benchmark"], settings["scale"], arm, seed)
             if run not in runs or len(arrays["metrics"]) > len(runs[run][1]["metrics"]):
                 runs[run] = header, arrays
     return runs
+
+
+def _protocols(groups: Sequence[tuple[dict, dict[str, np.ndarray]]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """By benchmark and scale: the protocol of most models; of those with as many, the first."""
+    models: Counter[str] = Counter()
+    for header, arrays in groups:
+        models[_protocol_of(header)] += arrays["metrics"][..., 0].size
+    kept: dict[tuple[str, str], dict[str, Any]] = {}
+    for text, _ in models.most_common():
+        benchmark, scale, protocol = json.loads(text)
+        kept.setdefault((benchmark, scale), protocol)
+    return kept
+
+
+def _protocol_of(header: dict[str, Any]) -> str:
+    return json.dumps([header["settings"][key] for key in ("benchmark", "scale", "protocol")], sort_keys=True)
 
 
 def picks(

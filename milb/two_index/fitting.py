@@ -145,12 +145,12 @@ class MemberModel:
 
 def checked_data(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     """Labels as float32 arrays; ValueError unless (N, dx) and (N, D), finite, not empty; warns of constant columns."""
-    x, y = np.asarray(x, np.float32), np.asarray(y, np.float32)
+    x, y = np.asarray(x), np.asarray(y)
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not len(x):
         raise ValueError(f"x must be (N, dx) and y (N, D) with one N >= 1, got {x.shape} and {y.shape}")
     for name, values in (("x", x), ("y", y)):
         check_columns(name, values)
-    return jnp.asarray(x), jnp.asarray(y)
+    return jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)
 
 
 def standardisation(values: Float[Array, "N d"]) -> Standardisation:

@@ -142,8 +142,9 @@ def test_refuses_arrays(index, array, message):
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"ridge": 0.0}, "ridge must be positive"),
-        ({"ridge": np.nan}, "ridge must be positive"),
+        ({"ridge": 0.0}, "ridge must be within 1e-12 and 1e12, got 0.0"),
+        ({"ridge": np.nan}, "ridge must be within"),
+        ({"ridge": 1e20}, "ridge must be within"),
         ({"oversample": 0}, "oversample must be an integer >= 1"),
         ({"oversample": 1.5}, "oversample must be an integer >= 1"),
         ({"labelled_mask": np.ones(5, bool)}, "labelled_mask must be a boolean mask"),

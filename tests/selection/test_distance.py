@@ -110,6 +110,17 @@ def test_max_dist_does_not_depend_on_the_unit_of_a_feature(ratio, inputs):
     np.testing.assert_array_equal(max_dist(scores, features * unit, labelled * unit, 8), expected)
 
 
+@pytest.mark.parametrize("ratio", [1e29, 1e35])
+def test_max_dist_beside_a_feature_that_is_0_everywhere(ratio, inputs):
+    scores, features, labelled = inputs
+    none, labelled_none = np.zeros((len(features), 1), np.float32), np.zeros((len(labelled), 1), np.float32)
+    unit = np.float32([ratio] + [1] * (features.shape[1] - 1))
+    wide, labelled_wide = (
+        np.hstack([rows * unit, zeros]) for rows, zeros in ((features, none), (labelled, labelled_none))
+    )
+    np.testing.assert_array_equal(max_dist(scores, wide, labelled_wide, 8), max_dist(scores, features, labelled, 8))
+
+
 def test_weights_beyond_all_measure_overflow_nothing(inputs):
     scores, features, labelled = inputs
     np.testing.assert_array_equal(
