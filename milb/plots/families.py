@@ -6,6 +6,7 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 from jaxtyping import Float
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -47,7 +48,7 @@ def along_x(
     for row, (name, family) in zip(grid, described.items(), strict=True):
         _draws(row[0], x, family.samples)
         _predictive(row[1], x, family.samples, np.linspace(*y_range, 81))
-        row[1].scatter(*labels, s=1.2, color="#D55E00", alpha=0.6, rasterized=True)
+        row[1].scatter(*labels, s=2, marker="x", lw=0.6, color="#B0307A", label="labels", rasterized=True)
         for ax in row[:2]:
             ax.set_ylim(*y_range)
         row[0].set_ylabel(f"{name}\n\ny")
@@ -64,8 +65,8 @@ def along_x(
         ax.set_title(title, fontsize=9)
     for ax in grid[-1]:
         ax.set_xlabel("x")
-    handles, names = grid[0, 2].get_legend_handles_labels()
-    fig.legend(handles, names, loc="outside upper right", ncols=4)
+    handles, names = zip(*(entries for i in (0, 1, 2) for entries in _entries(grid[0, i])), strict=True)
+    fig.legend(handles, names, loc="outside upper right", ncols=len(names), markerscale=3, columnspacing=1)
     return fig
 
 
@@ -96,8 +97,12 @@ def at_one_input(
 
 def _draws(ax: Axes, x: np.ndarray, samples: np.ndarray, n_z: int = 3, n_draws: int = 12) -> None:
     for z in range(min(n_z, len(samples))):
-        draws = samples[z, :n_draws]
-        ax.scatter(np.tile(x, len(draws)), draws.ravel(), s=1, color=z_looks(z)["color"], alpha=0.7, rasterized=True)
+        draws, looks = samples[z, :n_draws], {"color": z_looks(z)["color"], "marker": "o^s"[z % 3], "label": f"z = {z}"}
+        ax.scatter(np.tile(x, len(draws)), draws.ravel(), s=2, lw=0, alpha=0.7, rasterized=True, **looks)
+
+
+def _entries(ax: Axes) -> list[tuple[Artist, str]]:
+    return list(zip(*ax.get_legend_handles_labels(), strict=True))
 
 
 def _predictive(ax: Axes, x: np.ndarray, samples: np.ndarray, edges: np.ndarray) -> None:

@@ -115,7 +115,7 @@ def forecast(
     where, height, shares = np.array(dots).reshape(-1, 3).T
     left.scatter(where, height, s=25 * shares, color="#D55E00")
     left.axvline(settings[step], color="black", lw=1)
-    left.set(xlabel=labels["input"], ylabel=labels["output"], title="forecast (dots: modes, by share)")
+    left.set(xlabel=labels["input"], ylabel=labels["output"], title="forecast (dots: modes, their size: share)")
     left.grid(visible=False)
     right.fill_between(y, truth[step], **_TRUTH, label="truth")
     right.plot(y, predicted[step], color=strategy_style("mi-lb")["color"], label="forecast")
@@ -123,10 +123,13 @@ def forecast(
     for i, m in enumerate(np.argsort(modes[step].locations[kept, 0])):
         location, share = modes[step].locations[kept][m, 0], modes[step].shares[kept][m]
         right.axvline(location, color="#D55E00", lw=0.8, ls=(0, (3, 2)))
-        looks = {"fontsize": 8, "rotation": 90, "va": "top", "color": "#A04000", "ha": ("right", "left")[i % 2]}
-        right.annotate(f"{100 * share:.0f} %", (location, 0.98), xycoords=("data", "axes fraction"), **looks)
-    right.set(xlabel=labels["output"], ylabel="density", title=f"at {settings[step]:g}", ylim=(0, None))
-    right.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=2, borderaxespad=0)
+        looks = {"fontsize": 7.5, "va": "bottom", "color": "#A04000", "ha": "center"}
+        height = (1.005, 1.06)[i % 2]  # neighbours may be close
+        right.annotate(f"{100 * share:.0f} %", (location, height), xycoords=("data", "axes fraction"), **looks)
+    title = f"{labels['input']} = {settings[step]:g}, modes of {100 * least_share:g} % or more"
+    right.set(xlabel=labels["output"], ylabel="density", ylim=(0, None))
+    right.set_title(title, fontsize=9, pad=20)
+    fig.legend(loc="outside lower right", ncols=2)
     return fig
 
 
@@ -147,7 +150,7 @@ def reports(curve: pd.DataFrame) -> Figure:
     if "test_nll" in curve:
         left.plot(curve.index, curve["test_nll"], color="#D55E00", marker="^", label="test set (not known in a lab)")
     left.set(xlabel="labels n", ylabel="NLL (nats)")
-    left.legend()
+    fig.legend(loc="outside lower left", ncols=3)
     right.plot(curve.index, curve["certificate_high"], color=mine, marker="o")
     right.set(xlabel="labels n", ylabel="nats", title="certified information, 90 % quantile", ylim=(0, None))
     return fig

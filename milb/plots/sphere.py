@@ -137,7 +137,7 @@ def overview(
     where.set(ylabel="density / its peak", ylim=(0, 1.3), yticks=(0, 0.5, 1))
     where.legend(loc="upper center", ncols=2)
     variance.bar([0, 1], [1, 1], color=[UNIFORM["color"], POLAR["color"]], width=0.6)
-    variance.set(title="variance", xticks=(0, 1), xticklabels=("uniform", "polar"), ylim=(0, 1.3), yticks=(0, 0.5, 1))
+    variance.set(ylabel="variance", xticks=(0, 1), xticklabels=("uniform", "polar"), ylim=(0, 1.3), yticks=(0, 0.5, 1))
     variance.grid(axis="x", visible=False)
     _mark_gap(entropy, m, gap, chosen)
     few_ticks(entropy)
@@ -147,4 +147,5 @@ def overview(
 def _mark_gap(ax: Axes, m: np.ndarray, gap: np.ndarray, chosen: int) -> None:
     ax.plot(m, gap, color="black", lw=1.2)
     ax.plot(m[chosen], gap[chosen], "o", color="black", ms=6)
-    ax.set(title=f"entropy gap {gap[chosen]:.4g} nats", xlabel="dimension m", xscale="log", yscale="log")
+    ax.set(title=f"gap {gap[chosen]:.4g} nats", ylabel="entropy gap (nats)")
+    ax.set(xlabel="dimension m", xscale="log", yscale="log")

@@ -168,14 +168,14 @@ def beyond_the_others(table: pd.DataFrame, paper: pd.DataFrame, benchmark: str) 
 
     Args:
         table: of a study, see the module.
-        paper: as `final_errors`; drawn right of the last number of labels: mean and range.
+        paper: as `final_errors`; mean and range, in a panel of their own, since their axis is not that of labels.
         benchmark: whose runs.
     """
     ours = table[table["benchmark"] == benchmark]
     common, last = in_common(ours)["n"].max(), ours["n"].max()
     names = list(dict.fromkeys(ours.loc[ours["n"] == last, "strategy"]))
     quoted = paper[(paper["benchmark"] == benchmark) & paper["strategy"].isin(names)].set_index("strategy")
-    fig, ax = plt.subplots(figsize=(7.2, 4.1))
+    fig, (ax, theirs) = plt.subplots(1, 2, figsize=(7.6, 4.1), sharey=True, width_ratios=(6, 1))
     if common < last:
         ax.axvline(common, **GUIDE, label="all runs have come to here")
     for i, name in enumerate(names):
@@ -185,15 +185,15 @@ def beyond_the_others(table: pd.DataFrame, paper: pd.DataFrame, benchmark: str) 
         ax.plot(runs.index, runs, color=style["color"], lw=0.7)
         ax.plot(runs.index, runs.mean(axis=1), **style, ms=3.5, markevery=2)
         if name in quoted.index:
-            at, (low, mean, high) = last * (1.035 + 0.02 * i), quoted.loc[name, ["min", "mean", "max"]].astype(float)
-            ax.plot([at, at], [low, high], color=style["color"], lw=3.5, alpha=0.45, solid_capstyle="butt")
-            ax.plot(at, mean, color=style["color"], marker=style["marker"], ms=6, ls="none")
+            low, mean, high = quoted.loc[name, ["min", "mean", "max"]].astype(float)
+            theirs.plot([i, i], [low, high], color=style["color"], lw=3.5, alpha=0.45, solid_capstyle="butt")
+            theirs.plot(i, mean, color=style["color"], marker=style["marker"], ms=6, ls="none")
     log_axis(ax, pd.concat([ours.loc[ours["strategy"].isin(names), "test_nll"], quoted["min"], quoted["max"]]))
-    ax.set(title=_TITLES.get(benchmark, benchmark), xlabel="labels n", ylabel=NLL_LABEL)
+    ax.set(title=f"{_TITLES.get(benchmark, benchmark)}: each seed, and their mean", xlabel="labels n", ylabel=NLL_LABEL)
+    theirs.set(title=f"paper,\nn = {quoted['n'].iloc[0]:,}" if len(quoted) else "", xticks=(), xlim=(-1, len(names)))
     marks = _marks([ax]) | {"one seed": Line2D([], [], color="#333333", lw=0.7)}
     if len(quoted):
-        label = f"the paper's mean and range, n = {quoted['n'].iloc[0]:,}"
-        marks[label] = Line2D([], [], marker="o", ms=6, **_PAPER)
+        marks["the paper's mean and range"] = Line2D([], [], marker="o", ms=6, **_PAPER)
     fig.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=3)
     return fig
 

@@ -60,7 +60,7 @@ def test_forecast_draws_modes_with_their_shares():
     modes = [Modes(np.array([[0.2, 0], [0.8, 0], [0.5, 0]]), np.array([0.7, 0.28, 0.02]))] * 3
     fig = own_problem.forecast(np.array([1.0, 2, 3]), y, density, density + 1, modes, 1, AXES)
     left, right = fig.axes
-    assert [text.get_text() for text in right.texts] == ["70 %", "28 %"] and right.get_title("left") == "at 2"
+    assert [text.get_text() for text in right.texts] == ["70 %", "28 %"] and "= 2, modes" in right.get_title("left")
     assert sum(len(points.get_offsets()) for points in left.collections[1:]) == 6
     np.testing.assert_array_equal(right.lines[0].get_ydata(), density[1])
 

@@ -69,13 +69,14 @@ def test_runs_beyond_the_others_beside_the_papers_ends(table):
         [("ternary", "random", 200, 0.2, 0.1, 0.3)], columns=["benchmark", "strategy", "n", "mean", "min", "max"]
     )
     behind = (table["seed"] == 1) & (table["strategy"] == "mi-lb") & (table["n"] == 200)
-    (ax,) = study.beyond_the_others(table[~behind], paper, "ternary").axes
+    ax, theirs = study.beyond_the_others(table[~behind], paper, "ternary").axes
     lines = [(line.get_label(), list(line.get_xdata()), list(line.get_ydata())) for line in ax.lines]
     assert ("all runs have come to here", [150, 150], [0, 1]) in lines
     means = {label: y for label, _, y in lines if label in ("Random", "MI-LB")}
     assert means["Random"] == pytest.approx([0.9, 0.6, 0.45])
     assert means["MI-LB"] == pytest.approx([0.3, 0.2, 0.15]), "of the seed that has come so far"
-    assert any(y == [0.1, 0.3] and min(x) > 200 for _, x, y in lines)
+    assert [list(line.get_ydata()) for line in theirs.lines] == [[0.1, 0.3], [0.2]]
+    assert theirs.get_title("left").endswith("n = 200")
     assert not any(
         "come to here" in line.get_label() for line in study.beyond_the_others(table, paper, "ternary").axes[0].lines
     )
