@@ -30,7 +30,7 @@ def test_along_x_has_a_row_each_on_shared_scales():
     for line, values in zip(rows[0, 3].lines[1:4], terms(-3), strict=True):
         assert_allclose(line.get_ydata(), values)
     names = [text.get_text() for text in fig.legends[0].get_texts()]
-    assert names == ["true total", "total", "aleatoric", "epistemic"]
+    assert names == ["z = 0", "z = 1", "z = 2", "labels", "true total", "total", "aleatoric", "epistemic"]
 
 
 @pytest.mark.parametrize("z", [0, 3])

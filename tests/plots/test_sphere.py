@@ -61,4 +61,4 @@ def test_overview_marks_the_chosen_dimension(chosen):
     assert all(line.get_ydata().max() == 1 for line in where.lines)
     assert [bar.get_height() for bar in variance.patches] == [1, 1]
     assert entropy.lines[1].get_xdata() == [m[chosen]]
-    assert entropy.get_title(loc="left") == f"entropy gap {gap[chosen]:.4g} nats"
+    assert entropy.get_title(loc="left") == f"gap {gap[chosen]:.4g} nats"
