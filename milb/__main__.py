@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         return options.call(options)
-    except (ValueError, TypeError, OSError, ImportError, ArithmeticError, RuntimeError) as error:
+    except (ValueError, TypeError, OSError, ModuleNotFoundError, FloatingPointError) as error:
         print(f"python -m milb {options.command}: {error}", file=sys.stderr)
         return 2
 

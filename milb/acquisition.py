@@ -25,8 +25,9 @@ from milb import bounds
 from milb.devices import AXIS, mesh_for
 from milb.mdn import VARIANCE_FLOOR, Ensemble, features, first_member, predict
 from milb.mixture import Mixture, PRNGKey
-from milb.protocol import LARGEST_SETTING, Options
+from milb.protocol import Options
 
+LARGEST_SCORE = 1e30  # so that sums and medians of scores are finite, too
 MONTE_CARLO_DRAWS = 64
 Acquisition = Callable[[Array, Ensemble, Array, Options], Array]
 
@@ -244,7 +245,7 @@ def _floored(members: Mixture) -> Mixture:
 
 def _finite(scores: Array) -> Array:
     """-log gap, and a number where a gap is 0: where there is nobody to overlap with, or nobody near."""
-    return jnp.minimum(scores, LARGEST_SETTING)  # NaN stays
+    return jnp.minimum(scores, LARGEST_SCORE)  # NaN stays
 
 
 def _epistemic_variance(members: Mixture, options: Options) -> Array:

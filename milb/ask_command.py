@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from milb.ask_tell import DEFAULT_STRATEGY, Learner
+from milb.paths import expanded
 from milb.store import locked
 from milb.strategy import STRATEGIES
 from milb.tables import PoolTable, read_labels, read_pool, write_rows
@@ -51,7 +52,8 @@ def ask(options: argparse.Namespace) -> int:
     same call gives the same batch. Of two calls with one state file at a time, the second is an error.
     """
     for name in ("pool", "labels", "output", "state"):
-        setattr(options, name, _expanded(getattr(options, name)))
+        if getattr(options, name) is not None:
+            setattr(options, name, expanded(getattr(options, name)))
     _check_files(options)
     with nullcontext() if options.state is None else locked(_target(options.state)):
         return _ask(options)
@@ -86,14 +88,6 @@ def _ask(options: argparse.Namespace) -> int:
 def _save(options: argparse.Namespace, learner: Learner) -> None:
     if options.state is not None:
         learner.save(options.state)
-
-
-def _expanded(path: Path | None) -> Path | None:
-    """The path with the home folder in place of ~; shells leave it in --state=~/lab.npz."""
-    try:
-        return None if path is None else path.expanduser()
-    except RuntimeError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def _target(path: Path) -> Path:

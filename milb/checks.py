@@ -48,8 +48,8 @@ def checked_data(dataset: Any, protocol: Protocol) -> Data:
 
 
 def check_values(name: str, values: np.ndarray, row: str = "row") -> None:
-    """ValueError unless all of a table is finite and not too large to square in float32; looked at as it is given."""
-    values = np.asarray(values, None if np.issubdtype(values.dtype, np.floating) else float)
+    """ValueError unless all of a table is finite and not too large to square in float32."""
+    values = np.asarray(values, float)
     for wrong, why in (
         (~np.isfinite(values), "it must be finite"),
         (np.abs(values) > LARGEST_VALUE, "beyond 1e15, too large to square; change its unit"),
@@ -66,7 +66,8 @@ def check_columns(name: str, labelled: np.ndarray, floor: float = 0) -> None:
     of predicted variances, is seen: see `milb.training.fit`.
     """
     check_values(name, labelled, "labelled row")
-    low, high, std = labelled.min(0), labelled.max(0), labelled.std(0, dtype=np.float64)
+    labelled = np.asarray(labelled, float)
+    low, high, std = labelled.min(0), labelled.max(0), labelled.std(0)
     constant = np.flatnonzero(high - low <= CONSTANT * np.maximum(np.abs(low), np.abs(high)))
     if len(constant):
         warnings.warn(

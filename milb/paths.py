@@ -35,6 +35,14 @@ def figures_data() -> Path:
     return root() / "figures" / "data"
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """The path with a home folder in place of ~, which shells leave in --state=~/lab.npz; ValueError: nobody's."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 def writable(folder: Path) -> Path:
     """Create `folder` with its parents and return it.
 

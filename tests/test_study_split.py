@@ -155,7 +155,7 @@ def test_a_run_by_two_protocols_is_named_and_shown_by_one(tmp_path):
         ["ternary"], ARMS[:1], (0,), "smoke", runs_per_group=60, max_steps=20, n_query=10, n_rounds=1
     )
     assert study.run([in_one_batch, group_of(ARMS[:2], (0,))], tmp_path, progress=False)
-    why = "differs from that of most runs: n_rounds = 1, not 2, n_query = 10, not 5"
+    why = "differs from that of most models: n_rounds = 1, not 2, n_query = 10, not 5"
     with pytest.warns(UserWarning, match=f"{in_one_batch.name}.npz is left out, its protocol {why}"):
         curves = study.curves(tmp_path)
     assert curves["n"].tolist() == [40, 45, 50] * 2, "the one of the larger group"
@@ -180,7 +180,7 @@ def test_a_run_that_has_begun_by_itself_says_that_it_leaves_a_larger_group_aside
     Lockstep(group_of()).advance(progress)
     runner.save(larger, group_of(), progress, made)
     assert not study.run([part], store, split=True, elsewhere=True, time_limit=0)
-    assert f"round 1: has begun by itself; 2 rounds of {larger.stem} are left" in capsys.readouterr().out
+    assert f"round 1: has begun by itself; 2 rounds of {larger.stem} are not taken" in capsys.readouterr().out
     assert len(load(store / f"{part.name}.npz", part)[0].metrics) == 1
 
 

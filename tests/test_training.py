@@ -180,6 +180,15 @@ def test_constant_column_is_scaled_by_one_and_named(value):
     assert np.isfinite(negative_log_likelihood(ensemble, x, y)).all()
 
 
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.float16])
+def test_columns_of_any_real_type(dtype, recwarn):
+    x = np.array([[0, -100], [1, 100], [1, 50], [0, 0]]).astype(dtype)
+    x[:, 1] = x[:, 1] & (x[:, 0] == 0) if dtype is bool else x[:, 1]
+    ensemble = fit(jax.random.key(0), x, bimodal(4)[1], PROTOCOL)
+    assert not [warning for warning in recwarn if "x " in str(warning.message)]
+    np.testing.assert_allclose(ensemble.inputs.scale, x.astype(float).std(0) + 1e-6, rtol=1e-4)
+
+
 @pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e9])
 def test_a_column_that_varies_in_any_unit_is_standardised(unit, recwarn):
     x, y = bimodal(20)

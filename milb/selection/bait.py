@@ -52,7 +52,7 @@ def bait(
         features: (N, h), z of all pool rows.
         labelled_coefficients, labelled_features: (L, KD) and (L, h), buffers of the labelled points'; L = 0 is allowed.
         k: how many, 1 .. number of available rows.
-        ridge: positive; 1 in the paper's released experiments, 1e-3 in its text.
+        ridge: 1e-12 to 1e12; 1 in the paper's released experiments, 1e-3 in its text.
         oversample: 1 or more; rows added in the forward pass, a multiple of k (fewer where fewer are available).
         available: (N,), rows that may be picked; None for all.
         labelled_mask: (L,), rows of the buffers that count; None for all.

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from milb import paths
 from milb import store as files
 from milb.study.progress import Damaged, files_in, peek
 
@@ -23,7 +24,7 @@ def located(archive: str | os.PathLike[str]) -> Path:
         FileNotFoundError: its folder does not exist or cannot be written.
         ValueError: there is a file of this name that is no tar file: it is not overwritten.
     """
-    archive = Path(archive).expanduser().resolve()
+    archive = paths.expanded(archive).resolve()
     if not (archive.parent.is_dir() and os.access(archive.parent, os.W_OK)):
         raise FileNotFoundError(f"the archive's folder {archive.parent} does not exist or cannot be written")
     if archive.exists():

@@ -77,13 +77,13 @@ def propose(
         indices, scores, finite = _propose_scored(strategy, keys, ensembles, x, rows, n, k, options)
         sound = np.asarray(finite) & trained
         if not sound.all():
-            indices = jnp.where(sound[:, None], indices, by_chance().indices)
+            indices = jnp.where(sound[:, None], indices, by_chance()[0])
             scores = jnp.where(sound[:, None], scores, jnp.nan)
         return Proposals(indices, scores, sound)
 
     def of_seed(s: int) -> np.ndarray:
         if not trained[s]:
-            return np.asarray(by_chance().indices[s])
+            return np.asarray(by_chance()[0][s])
         ensemble = jax.tree.map(lambda leaf: leaf[s], ensembles)
         return np.asarray(strategy(keys[s], ensemble, _pool(x[s], rows[s], n), k, options))
 
@@ -95,11 +95,13 @@ def propose(
 @partial(jax.jit, static_argnames=("strategy", "k", "options"))
 def _propose_scored(
     strategy: Scored, keys: Array, ensembles: Ensemble, x: Array, rows: Array, n: Array, k: int, options: Options
-) -> Proposals:
-    def of_seed(key: Array, ensemble: Ensemble, x: Array, rows: Array) -> Proposals:
+) -> tuple[Array, Array, Array]:
+    """Picks, scores, and whether these are finite where they may be picked."""
+
+    def of_seed(key: Array, ensemble: Ensemble, x: Array, rows: Array) -> tuple[Array, Array, Array]:
         pool = _pool(x, rows, n)
         indices, scores = strategy.propose(key, ensemble, pool, k, options)
-        return Proposals(indices, scores, (jnp.isfinite(scores) | ~pool.available).all())
+        return indices, scores, (jnp.isfinite(scores) | ~pool.available).all()
 
     return jax.vmap(of_seed)(keys, ensembles, x, rows)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm.auto import tqdm
 
+from milb import paths
 from milb import store as files
 from milb.devices import describe, versions
 from milb.history import COLUMNS
@@ -30,7 +31,7 @@ class _Call(NamedTuple):
     Attributes:
         store, archive, elsewhere, split: as there.
         deadline: of the clock, which all share.
-        pace: seconds a run of the last round, by benchmark: of groups that have none yet.
+        pace: seconds of the last round seen, by benchmark: for groups that have none yet.
     """
 
     store: Path
@@ -61,7 +62,7 @@ def run(
         groups: of `milb.study.grid`.
         store: folder of results; made where it is not there.
         time_limit: seconds after which no round is begun that would not end in time, judged by the group's last one,
-            on whatever devices that was made, or by the benchmark's; None for no limit.
+            on whatever devices that was made, or else by the last one of its benchmark here; None for no limit.
         archive: a tar file that is rewritten with all of the store after every round: for machines that hand back
             a few files only. Where it exists, the store takes from it first what has more rounds there.
         elsewhere: go on with groups begun on other devices or versions, and record that; otherwise refused.
@@ -88,7 +89,7 @@ def run(
         raise ValueError(f"time_limit must be a number of seconds, not negative, or None, got {time_limit}")
     if not os.fspath(store):
         raise ValueError("store must be a folder, got an empty name")
-    groups, store = list(groups), Path(store).expanduser().resolve()
+    groups, store = list(groups), paths.expanded(store).resolve()
     if store.exists() and not store.is_dir():
         raise NotADirectoryError(f"the store must be a folder; {store} is a file")
     archive = None if archive is None else located(archive)
@@ -145,6 +146,7 @@ def _run_group(group: Group, call: _Call, bar: tqdm) -> bool:
     path = call.store / f"{group.name}.npz"
     progress, made = load(path, group)
     if progress.finished(group):
+        call.pace[group.benchmark] = sum(progress.seconds[-1])
         bar.update(len(progress.metrics))
         return True
     try:
@@ -163,10 +165,9 @@ def _run_group(group: Group, call: _Call, bar: tqdm) -> bool:
             bar.refresh()  # a first round may take minutes
             lockstep = None
             while not progress.finished(group):
-                n_runs = len(group.arms) * len(group.seeds)
                 if progress.seconds:
-                    call.pace[group.benchmark] = sum(progress.seconds[-1]) / n_runs
-                last = n_runs * call.pace.get(group.benchmark, 0)
+                    call.pace[group.benchmark] = sum(progress.seconds[-1])
+                last = call.pace.get(group.benchmark, 0)
                 if call.deadline is not None and time.time() + 1.1 * last > call.deadline:
                     return False
                 lockstep = Lockstep(group) if lockstep is None else lockstep
@@ -191,7 +192,9 @@ def _split(
     if not own:
         found = f"goes on from {made_larger[-1]['group']}" if theirs else "no larger group has rounds of it"
         return larger, made_larger, found
-    further = f"has begun by itself; {theirs} rounds of {made_larger[-1]['group']} are left" if theirs > own else ""
+    further = (
+        f"has begun by itself; {theirs} rounds of {made_larger[-1]['group']} are not taken" if theirs > own else ""
+    )
     return progress, made, further
 
 

@@ -105,7 +105,7 @@ def _runs(store: str | os.PathLike[str]) -> dict[tuple[str, str, str, int], tupl
         others = {key: value for key, value in settings["protocol"].items() if value != protocol.get(key)}
         if others:
             why = ", ".join(f"{key} = {value!r}, not {protocol.get(key)!r}" for key, value in others.items())
-            warnings.warn(f"{path} is left out, its protocol differs from that of most runs: {why}", stacklevel=3)
+            warnings.warn(f"{path} is left out, its protocol differs from that of most models: {why}", stacklevel=3)
             continue
         for arm, seed in itertools.product(settings["arms"], settings["seeds"]):
             run = (settings["benchmark"], settings["scale"], arm, seed)
@@ -116,18 +116,18 @@ def _runs(store: str | os.PathLike[str]) -> dict[tuple[str, str, str, int], tupl
 
 def _protocols(groups: Sequence[tuple[dict, dict[str, np.ndarray]]]) -> dict[tuple[str, str], dict[str, Any]]:
     """By benchmark and scale: the protocol of most models; of those with as many, the first."""
-    models: Counter[str] = Counter()
+    rounds: dict[str, Counter[tuple[str, int]]] = {}  # of each run, which may be in several groups
     for header, arrays in groups:
-        models[_protocol_of(header)] += arrays["metrics"][..., 0].size
+        settings = header["settings"]
+        text = json.dumps([settings[key] for key in ("benchmark", "scale", "protocol")], sort_keys=True)
+        of_runs = rounds.setdefault(text, Counter())
+        for run in itertools.product(settings["arms"], settings["seeds"]):
+            of_runs[run] = max(of_runs[run], len(arrays["metrics"]))
     kept: dict[tuple[str, str], dict[str, Any]] = {}
-    for text, _ in models.most_common():
+    for text in sorted(rounds, key=lambda text: rounds[text].total(), reverse=True):
         benchmark, scale, protocol = json.loads(text)
         kept.setdefault((benchmark, scale), protocol)
     return kept
-
-
-def _protocol_of(header: dict[str, Any]) -> str:
-    return json.dumps([header["settings"][key] for key in ("benchmark", "scale", "protocol")], sort_keys=True)
 
 
 def picks(

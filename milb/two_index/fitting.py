@@ -144,7 +144,7 @@ class MemberModel:
 
 
 def checked_data(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-    """Labels as float32 arrays; ValueError unless (N, dx) and (N, D), finite, not empty; warns of constant columns."""
+    """Labels as float32 arrays; ValueError unless (N, dx) and (N, D), not empty, `milb.checks.check_columns`."""
     x, y = np.asarray(x), np.asarray(y)
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not len(x):
         raise ValueError(f"x must be (N, dx) and y (N, D) with one N >= 1, got {x.shape} and {y.shape}")
