@@ -18,10 +18,11 @@ from matplotlib.lines import Line2D
 from milb.plots.curves import NLL_LABEL, log_axis
 from milb.plots.layout import few_ticks, placed_by_hand
 from milb.plots.style import GUIDE, figure, strategy_style
+from milb.study import OWN_STRATEGIES, PAPER_STRATEGIES
 
 BENCHMARKS = ("multimodal", "double_well", "ternary")
-COMPARED = ("random", "variance", "bait", "core-set", "mi-lb-released", "mi-lb")  # the paper's top-k, and exact
-TOP_K = (*COMPARED, "mi-pairwise")
+COMPARED = (*PAPER_STRATEGIES, *OWN_STRATEGIES)  # what is compared at the last number of labels that all of these have
+TOP_K = ("random", "variance", "bait", "core-set", "mi-lb-released", "mi-lb", "mi-pairwise")  # the paper's, and ours
 ORACLES = {
     "multimodal": 23.05,
     "ternary": 1.328,
