@@ -47,8 +47,8 @@ def checked_data(dataset: Any, protocol: Protocol) -> Data:
     return Data(*(jnp.asarray(array, jnp.float32) for array in (x, y, test_x, test_y)))
 
 
-def check_values(name: str, values: np.ndarray, row: str = "row") -> None:
-    """ValueError unless all of a table is finite and not too large to square in float32."""
+def check_values(name: str, values: np.ndarray, row: str = "row") -> np.ndarray:
+    """A table in float64; ValueError unless all of it is finite and not too large to square in float32."""
     values = np.asarray(values, float)
     for wrong, why in (
         (~np.isfinite(values), "it must be finite"),
@@ -57,6 +57,7 @@ def check_values(name: str, values: np.ndarray, row: str = "row") -> None:
         if wrong.any():
             i, column = np.argwhere(wrong)[0]
             raise ValueError(f"{name} is {values[i, column]:g} in {row} {i}, column {column}: {why}")
+    return values
 
 
 def check_columns(name: str, labelled: np.ndarray, floor: float = 0) -> None:
@@ -65,8 +66,7 @@ def check_columns(name: str, labelled: np.ndarray, floor: float = 0) -> None:
     That are constant ones, and those that vary so little in their unit that what is added to their scale, or this floor
     of predicted variances, is seen: see `milb.training.fit`.
     """
-    check_values(name, labelled, "labelled row")
-    labelled = np.asarray(labelled, float)
+    labelled = check_values(name, labelled, "labelled row")
     low, high, std = labelled.min(0), labelled.max(0), labelled.std(0)
     constant = np.flatnonzero(high - low <= CONSTANT * np.maximum(np.abs(low), np.abs(high)))
     if len(constant):

@@ -35,6 +35,7 @@ from milb.history import (
 )  # fmt: skip
 from milb.mdn import VARIANCE_FLOOR, Ensemble
 from milb.mixture import PRNGKey
+from milb.paths import expanded
 from milb.protocol import Protocol
 from milb.store import RunState, locked
 from milb.strategy import Pool, Strategy
@@ -126,7 +127,7 @@ def run(
         "training_seed": checked_seed("training_seed", seed if training_seed is None else training_seed),
         "protocol": dataclasses.asdict(protocol),
     }
-    path = None if store is None else Path(store).expanduser().resolve()
+    path = None if store is None else expanded(store).resolve()
     state = RunState.new(protocol) if path is None else RunState.load(path, settings, protocol)
     if not state.finished(protocol):
         with contextlib.nullcontext() if path is None else locked(path):

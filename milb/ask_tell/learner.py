@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,6 +20,7 @@ from milb.ask_tell.settings import checked, describe
 from milb.ask_tell.state import State
 from milb.checks import checked_picks, checked_seed
 from milb.history import SELECTION, TRAINING, round_key
+from milb.paths import expanded
 from milb.protocol import Protocol
 from milb.strategy import Strategy
 
@@ -88,7 +88,7 @@ class Learner:
             ValueError: the file is damaged, foreign or of a newer milb, or the strategy's name is in no registry.
             OSError: the file cannot be read.
         """
-        learner, state = cls.__new__(cls), State.load(Path(path).expanduser())
+        learner, state = cls.__new__(cls), State.load(expanded(path))
         if strategy is None and state.strategy not in strategies.STRATEGIES:
             raise ValueError(f"{path} was saved with the strategy {state.strategy!r}: give it again, strategy=…")
         strategy = state.strategy if strategy is None else strategy
@@ -219,7 +219,7 @@ class Learner:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Keep everything in one file, replaced at once; OSError when it cannot be written, and the old one stays."""
-        self._state.save(Path(path).expanduser())
+        self._state.save(expanded(path))
 
     def _pick(self, k: int) -> Int[ArrayLike, "k"]:
         extra_x = self._inputs(self._state.extras()[0])

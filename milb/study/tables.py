@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from milb.history import subset_of
+from milb.paths import expanded
 from milb.study.progress import Damaged, clipped, files_in, peek
 
 CURVE_COLUMNS = [
@@ -43,7 +44,7 @@ def results(store: str | os.PathLike[str]) -> Iterator[tuple[dict, dict[str, np.
 
 
 def _groups(store: str | os.PathLike[str]) -> Iterator[tuple[Path, dict, dict[str, np.ndarray]]]:
-    folder = Path(store).expanduser()
+    folder = expanded(store)
     if not folder.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no folder of a study", str(folder))
     for path in files_in(folder):
@@ -179,7 +180,7 @@ def export(store: str | os.PathLike[str], folder: str | os.PathLike[str], paper:
         paper: the paper's final NLLs, columns benchmark, strategy, n, mean, std, min, max; added as rows of source
             "paper", whose seed says which of the four it is.
     """
-    folder = Path(folder).expanduser()
+    folder = expanded(folder)
     table = curves(store)
     quoted = paper.melt(["benchmark", "strategy", "n"], ["mean", "std", "min", "max"], "seed", "test_nll")
     quoted = quoted.assign(source="paper", scale="paper", options="", device="", jax="", milb="", date="")
