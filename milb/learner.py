@@ -37,7 +37,8 @@ from milb.mdn import VARIANCE_FLOOR, Ensemble
 from milb.mixture import PRNGKey
 from milb.paths import expanded
 from milb.protocol import Protocol
-from milb.store import RunState, locked
+from milb.run_state import RunState
+from milb.store import locked
 from milb.strategy import Pool, Strategy
 from milb.training import fit_buffer, negative_log_likelihood
 

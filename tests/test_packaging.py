@@ -34,6 +34,7 @@ LAYERS = (
     "strategy",
     "history",
     "store",
+    "run_state",
     "learner",
     "tables",
     "ask_tell",

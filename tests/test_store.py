@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from milb import learner, store
+from milb import learner, run_state, store
 from milb.learner import run
 from milb.problems import PROBLEMS
 
@@ -54,7 +54,7 @@ class Killed(Exception):
 
 def run_until(path, round_index, monkeypatch):
     """A run that ends right after it has stored a round."""
-    save = store.RunState.save
+    save = run_state.RunState.save
 
     def save_and_die(state, *arguments):
         save(state, *arguments)
@@ -62,7 +62,7 @@ def run_until(path, round_index, monkeypatch):
             raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(store.RunState, "save", save_and_die)
+        patch.setattr(run_state.RunState, "save", save_and_die)
         run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path)
 
 
@@ -236,7 +236,7 @@ def test_store_made_with_other_settings_is_refused(path, strategy, seed, changes
 
 def test_going_on_on_other_devices_warns(path, uninterrupted, monkeypatch):
     run_until(path, 1, monkeypatch)
-    monkeypatch.setattr(store, "describe", lambda: "8 x another device")
+    monkeypatch.setattr(run_state, "describe", lambda: "8 x another device")
     with pytest.warns(UserWarning, match="goes on with other rounding: devices: stored .*, asked '8 x another device'"):
         run(PROBLEM, "mi-lb", 0, PROTOCOL, progress=False, store=path)
 
