@@ -45,7 +45,7 @@ def in_standard_deviations(x: Float[ArrayLike, "N dx"]) -> Float[np.ndarray, "N 
 def gap_and_certificate(
     keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array, "B dx"], options: Options
 ) -> Float[Array, "B 2"]:
-    """How far MI-LB stays below its largest value, and the certificate, in nats: for `milb.acquisition.map_pool`."""
+    """How far MI-LB stays below its largest value, and the certificate, in nats: for `milb.scoring.map_pool`."""
     gap = jnp.exp(-acquisition.negative_log_overlap_gap(keys, ensemble, x, options))
     return jnp.stack([gap, acquisition.mi_certificate(keys, ensemble, x, options)], axis=1)
 

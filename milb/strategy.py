@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from milb import acquisition, selection
+from milb import acquisition, scoring, selection
 from milb.mdn import Ensemble
 from milb.mixture import PRNGKey
 from milb.protocol import Options
@@ -69,7 +69,7 @@ class Scored:
     def propose(self, key: PRNGKey, ensemble: Ensemble, pool: Pool, k: int, options: Options) -> Proposal:
         """The picks and the scores behind them; usable inside jit."""
         score_key, select_key = jax.random.split(key)
-        scores = acquisition.score_pool(self.score, score_key, ensemble, pool.x, options)
+        scores = scoring.score_pool(self.score, score_key, ensemble, pool.x, options)
         return Proposal(self.select(select_key, scores, ensemble, pool, k, options), scores)
 
     def __call__(
@@ -131,7 +131,7 @@ def lcmd(key: PRNGKey, scores: Array, ensemble: Ensemble, pool: Pool, k: int, op
 
 def core_set(key: PRNGKey, ensemble: Ensemble, pool: Pool, k: int, options: Options | None = None) -> Array:
     """k-center-greedy on the features of member 0's last layer; no score."""
-    features = acquisition.map_pool(acquisition.last_layer, key, ensemble, pool.x, options or Options())
+    features = scoring.map_pool(acquisition.last_layer, key, ensemble, pool.x, options or Options())
     labelled, mask = pool.labelled(features)
     return selection.k_center(features, labelled, k, pool.available, mask)
 
@@ -139,7 +139,7 @@ def core_set(key: PRNGKey, ensemble: Ensemble, pool: Pool, k: int, options: Opti
 def bait(key: PRNGKey, ensemble: Ensemble, pool: Pool, k: int, options: Options | None = None) -> Array:
     """BAIT on the Fisher embeddings of member 0's mean head, one draw of y a point; no score."""
     options = options or Options()
-    factors = acquisition.map_pool(acquisition.fisher_factors, key, ensemble, pool.x, options)
+    factors = scoring.map_pool(acquisition.fisher_factors, key, ensemble, pool.x, options)
     split = ensemble.network.n_components * ensemble.n_outputs
     labelled, mask = pool.labelled(factors)
     return selection.bait(
@@ -155,7 +155,7 @@ def bait(key: PRNGKey, ensemble: Ensemble, pool: Pool, k: int, options: Options 
 
 
 def _means_as_features(key: PRNGKey, ensemble: Ensemble, pool: Pool, options: Options) -> Array:
-    return acquisition.map_pool(acquisition.member_means, key, ensemble, pool.x, options)
+    return scoring.map_pool(acquisition.member_means, key, ensemble, pool.x, options)
 
 
 def _inputs_as_features(key: PRNGKey, ensemble: Ensemble, pool: Pool, options: Options) -> Array:

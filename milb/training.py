@@ -65,7 +65,7 @@ def fit(
     """
     x, y = _checked(x, y, n_labelled)
     n_labelled = jnp.asarray(len(x) if n_labelled is None else n_labelled)
-    return jax.block_until_ready(fit_buffer(key, x, y, n_labelled, protocol))  # see `milb.acquisition.map_pool`
+    return jax.block_until_ready(fit_buffer(key, x, y, n_labelled, protocol))  # see `milb.scoring.map_pool`
 
 
 def fit_offline(key: PRNGKey, x: ArrayLike, y: ArrayLike, protocol: Protocol) -> Ensemble:

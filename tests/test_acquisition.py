@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from milb import bounds
-from milb.acquisition import ACQUISITIONS, VARIANCE_FLOOR, score_pool
+from milb.acquisition import ACQUISITIONS, VARIANCE_FLOOR
 from milb.history import saturation
 from milb.mdn import predict
 from milb.mixture import Mixture
 from milb.problems import PROBLEMS
 from milb.protocol import Options
+from milb.scoring import score_pool
 from milb.training import fit
 
 pytestmark = pytest.mark.slow
@@ -88,13 +89,6 @@ def test_jit_and_second_call_do_not_retrace(acquisition, ensemble, data):
     assert len(calls) == 1
     inside = jax.jit(lambda key, ensemble, x: score_pool(acquisition, key, ensemble, x))(KEY, ensemble, data.x)
     np.testing.assert_allclose(inside, score_pool(acquisition, KEY, ensemble, data.x), rtol=1e-5, atol=1e-5)
-
-
-@every_acquisition
-@pytest.mark.parametrize("shape", [(50,), (50, 3), (0, 7)])
-def test_refuses_wrong_inputs(acquisition, ensemble, shape):
-    with pytest.raises(ValueError, match="x must have shape"):
-        score_pool(acquisition, KEY, ensemble, np.zeros(shape, np.float32))
 
 
 def test_random_is_uniform_and_follows_the_key(ensemble, data):
@@ -189,23 +183,3 @@ def test_members_that_disagree_score_higher():
     truth = bounds.mi_monte_carlo(jax.random.key(0), members, 4_096)
     assert (np.diff(truth.estimate) > 0).all()
     assert (np.diff(bounds.mi_lower_bound(members)) > 0).all()
-
-
-def scalar(keys, ensemble, x, options):
-    return jnp.zeros(())
-
-
-def one_column_each(keys, ensemble, x, options):
-    return x[:, :1]
-
-
-def two_each(keys, ensemble, x, options):
-    return jnp.zeros(2 * len(x))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"), [(scalar, "one row a point"), (two_each, "one row"), (one_column_each, "one score a point")]
-)
-def test_acquisitions_that_return_something_else(wrong, message, ensemble, data):
-    with pytest.raises(ValueError, match=message):
-        score_pool(wrong, KEY, ensemble, data.x)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from milb import acquisition, learner, strategy, training
+from milb import acquisition, learner, scoring, strategy, training
 from milb.learner import run
 from milb.problems import PROBLEMS
 from milb.training import negative_log_likelihood
@@ -89,11 +89,11 @@ def test_training_seed_changes_training_and_not_the_data(runs):
 
 def test_one_compilation_serves_every_round_and_strategy(runs):
     training.fit_buffer.clear_cache()
-    acquisition._map_pool.clear_cache()
+    scoring._map_pool.clear_cache()
     for name in ("mi-lb", "random"):
         run(PROBLEM, name, 1, PROTOCOL, progress=False)
     assert training.fit_buffer._cache_size() == 1
-    assert acquisition._map_pool._cache_size() == 2
+    assert scoring._map_pool._cache_size() == 2
 
 
 def test_the_whole_pool_can_be_labelled():

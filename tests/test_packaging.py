@@ -30,6 +30,7 @@ LAYERS = (
     "checks",
     "training",
     "acquisition",
+    "scoring",
     "selection",
     "strategy",
     "history",

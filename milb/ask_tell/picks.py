@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from milb import acquisition
+from milb import acquisition, scoring
 from milb import strategy as strategies
 from milb.ask_tell.settings import capacity
 from milb.ask_tell.state import State
@@ -73,5 +73,5 @@ def by_strategy(
     if not (isinstance(strategy, Scored) and strategy.score in MI_LB):
         return picked, float("nan")
     some = np.flatnonzero(mask)[subset_of(int(mask.sum()))]
-    scores = acquisition.score_pool(acquisition.negative_log_overlap_gap, key, ensemble, x[some], protocol)
+    scores = scoring.score_pool(acquisition.negative_log_overlap_gap, key, ensemble, x[some], protocol)
     return picked, saturated_share(np.exp(-np.asarray(scores)))

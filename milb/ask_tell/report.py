@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from milb.acquisition import map_pool
 from milb.ask_tell.baseline import unconditional_nll
 from milb.ask_tell.model import Model
 from milb.ask_tell.picks import available
 from milb.ask_tell.state import State
 from milb.history import gap_and_certificate, saturated_share
 from milb.mixture import PRNGKey
+from milb.scoring import map_pool
 
 LEVELS = (0.1, 0.5, 0.9)  # of the certificate's quantiles over the pool
 MANY = 0.5  # share of the pool from which on a score counts as saturated

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import milb
-from milb import Mixture, acquisition, bounds, devices, selection, study, training
+from milb import Mixture, acquisition, bounds, devices, scoring, selection, study, training
 from milb.checks import Data
 from milb.problems import PROBLEMS
 from milb.protocol import Protocol
@@ -188,7 +188,7 @@ def score() -> None:
         before = peak_gib()
         score_gap = acquisition.negative_log_overlap_gap
         started = time.perf_counter()
-        jax.block_until_ready(acquisition.score_pool(score_gap, jax.random.key(0), ensemble, pool))
+        jax.block_until_ready(scoring.score_pool(score_gap, jax.random.key(0), ensemble, pool))
         note = f"once, with compilation; peak memory {before:.2f} -> {peak_gib():.2f} GiB"
         show(f"predict and score {n:,} points, double_well", [time.perf_counter() - started], "s", note)
 
