@@ -163,6 +163,12 @@ def _inputs_as_features(key: PRNGKey, ensemble: Ensemble, pool: Pool, options: O
 
 
 MAX_DIST_FEATURES = {"means": _means_as_features, "inputs": _inputs_as_features}
+_READ = {  # options that change a result, by the part that reads them
+    acquisition.epistemic_variance: {"variance"},
+    sbal: {"sbal_temperature"},
+    max_dist: {"max_dist_weight", "max_dist_features"},
+    bait: {"bait_ridge"},
+}
 
 
 CANDIDATES = 10  # times the batch: how many of the best scores LCMD picks from
@@ -198,6 +204,15 @@ def get(strategy: str | Strategy) -> Strategy:
     if strategy not in STRATEGIES:
         raise ValueError(f"unknown strategy {strategy!r}; there are {', '.join(map(repr, STRATEGIES))}")
     return STRATEGIES[strategy]
+
+
+def options_read(strategy: str | Strategy) -> frozenset[str]:
+    """Names of the options that can change what it picks; of a strategy with a part that is not milb's, all."""
+    strategy = get(strategy)
+    parts = (strategy.score, strategy.select) if isinstance(strategy, Scored) else (strategy,)
+    if any(getattr(part, "__module__", None) not in (__name__, acquisition.__name__) for part in parts):
+        return frozenset().union(*_READ.values())
+    return frozenset().union(*(_READ.get(part, ()) for part in parts))
 
 
 def name_of(strategy: str | Strategy) -> str:

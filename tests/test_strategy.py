@@ -1,11 +1,14 @@
 """Strategies: the common suite over the registry, and what the three readings of MI-LB do."""
 
+import inspect
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from milb import selection, strategy
+from milb import acquisition, selection, strategy
 from milb.mdn import features, predict
 from milb.problems import PROBLEMS
 from milb.protocol import Options
@@ -192,3 +195,20 @@ def test_lcmd_takes_all_that_tie_as_candidates(ensemble, data):
     pool = pool_of(data.x)
     picks = {tuple(strategy.lcmd(KEY, scores, ensemble, pool, 2, Options()).tolist()) for scores in jnp.ones((1, 50))}
     assert picks == {tuple(STRATEGIES["mi-lb-lcmd"](KEY, ensemble, pool, 5)[:2].tolist())}
+
+
+def test_every_option_that_is_read_is_known_to_be():
+    read = {*re.findall(r"options\.([a-z_]+)", inspect.getsource(acquisition) + inspect.getsource(strategy))}
+    of = strategy.options_read
+    assert read - {"replace"} == set().union(*map(of, STRATEGIES))
+    assert of("variance-sbal") == {"variance", "sbal_temperature"} and of("bait") == {"bait_ridge"} and not of("mi-lb")
+
+
+def test_a_part_of_ones_own_may_read_any_option():
+    def own(keys, ensemble, x, options):
+        return x[:, 0]
+
+    for mine in (strategy.Scored(own, strategy.top_k), lambda *_: None):
+        assert strategy.options_read(mine) == strategy.options_read("mi-lb-maxdist").union(
+            *map(strategy.options_read, ("variance-sbal", "bait"))
+        )

@@ -46,8 +46,8 @@ def stored(group, folder):
 
 
 def test_arms_are_read_from_text():
-    arm = Arm.parse("mi-lb-sbal:sbal_temperature=0.3,variance=trace")
-    assert arm == Arm("mi-lb-sbal", (("sbal_temperature", 0.3), ("variance", "trace")))
+    arm = Arm.parse("variance-sbal:sbal_temperature=0.3,variance=trace")
+    assert arm == Arm("variance-sbal", (("sbal_temperature", 0.3), ("variance", "trace")))
     assert Arm.parse(str(arm)) == arm and str(Arm.parse("random")) == "random"
 
 
@@ -55,13 +55,15 @@ def test_arms_are_read_from_text():
     ("text", "message"),
     [
         ("best", "unknown strategy 'best'"),
-        ("random:steps=3", "'steps' is no option of a strategy; there are bait_ridge"),
-        ("random:gibbs_half=1", "'gibbs_half' is no option of a strategy"),
-        ("random:block_size=64", "'block_size' is no option of a strategy"),
+        ("random:steps=3", "'steps' is no option of random; it reads none"),
+        ("mi-lb-maxdist:x=3", "'x' is no option of .*; those it reads are max_dist_features, max_dist_weight"),
+        ("mi-lb:sbal_temperature=0.3", "'sbal_temperature' is no option of mi-lb; it reads none"),
+        ("bait:gibbs_half=1", "'gibbs_half' is no option of bait"),
+        ("bait:block_size=64", "'block_size' is no option of bait"),
         ("bait:bait_ridge=1,bait_ridge=2", "gives bait_ridge twice"),
-        ("random:bait_ridge=big", "bait_ridge = 'big' is no number"),
-        ("random:bait_ridge=-1", "bait_ridge must be a finite number"),
-        ("random:variance=sum", "variance must be one of 'mean', 'trace', got 'sum'"),
+        ("bait:bait_ridge=big", "bait_ridge = 'big' is no number"),
+        ("bait:bait_ridge=-1", "bait_ridge must be a finite number"),
+        ("variance:variance=sum", "variance must be one of 'mean', 'trace', got 'sum'"),
     ],
 )
 def test_refuses_arms(text, message):

@@ -23,7 +23,6 @@ PAPER_STRATEGIES = (
     "random", "variance", "variance-sbal", "mi-lb-released", "mi-lb-sbal", "mi-lb-maxdist", "bait", "core-set",
 )  # fmt: skip
 OWN_STRATEGIES = ("mi-lb", "mi-lb-ties")
-_SHARED = {"gibbs_half", "block_size"}  # options that change the data, which arms share, or no result
 
 
 @dataclass(frozen=True)
@@ -39,14 +38,15 @@ class Arm:
         name, _, changes = text.partition(":")
         strategies.get(name)
         fields = {field.name: field.default for field in dataclasses.fields(Options)}
+        allowed = strategies.options_read(name)
         options = {}
         for change in filter(None, changes.split(",")):
             option, _, value = change.partition("=")
             if option in options:
                 raise ValueError(f"{text!r} gives {option} twice")
-            if option not in fields or option in _SHARED:
-                allowed = ", ".join(sorted(set(fields) - _SHARED))
-                raise ValueError(f"{text!r}: {option!r} is no option of a strategy; there are {allowed}")
+            if option not in allowed:
+                there_are = f"those it reads are {', '.join(sorted(allowed))}" if allowed else "it reads none"
+                raise ValueError(f"{text!r}: {option!r} is no option of {name}; {there_are}")
             try:
                 options[option] = type(fields[option])(value)
             except ValueError:
