@@ -59,7 +59,7 @@ refresh: env  ## execute the committed notebooks in place
 	$(RUN) -m milb.notebooks refresh $(NB)
 
 study: env  ## the paper's study: 10 strategies, 3 benchmarks, 5 seeds, in runs/study/; goes on where it was stopped
-	$(RUN) -m milb study --store runs/study
+	$(RUN) -m milb study
 
 figures: env  ## draw figures/ from figures/data/
 	$(RUN) -m milb.plots

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from milb import ask_command, study
 from milb.devices import use_cpu_cores, version_stamp
+from milb.paths import runs
 from milb.problems import PROBLEMS
 from milb.protocol import SCALES
 
@@ -50,7 +51,7 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
         help="e.g. mi-lb, or with options mi-lb-sbal:sbal_temperature=0.3; default: the paper's eight and ours",
     )  # fmt: skip
     parser.add_argument("--seeds", type=_seeds, default=list(range(5)), metavar="0-4", help="such as 0-4 or 0,2")
-    parser.add_argument("--store", default="runs/study", metavar="FOLDER", help="of results; default runs/study")
+    parser.add_argument("--store", metavar="FOLDER", help="of results; default runs/study, see milb.paths")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="begin no round that would end later")
     parser.add_argument("--archive", metavar="FILE", help="keep all of the store in one tar file too")
     parser.add_argument("--scheduler", metavar="TCP://…", help="of a dask cluster, whose workers share the store")
@@ -63,14 +64,15 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
 
 def _study(options: argparse.Namespace) -> int:
     use_cpu_cores(options.cpu_cores)
-    print(version_stamp(), flush=True)
+    store = runs() / "study" if options.store is None else options.store
+    print(f"{version_stamp()}\nresults in {store}", flush=True)
     groups = study.grid(
         options.benchmark, options.strategy, options.seeds, options.scale, runs_per_group=options.runs_per_group
     )
     with contextlib.nullcontext() if options.scheduler is None else study.connect(options.scheduler) as client:
         finished = study.run(
             groups,
-            options.store,
+            store,
             options.time_limit,
             options.archive,
             options.elsewhere,

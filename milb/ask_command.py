@@ -110,6 +110,8 @@ def _check_files(options: argparse.Namespace) -> None:
             raise ValueError(f"{argument} {path} is a pipe, a device or a link to itself: give a file")
         if not (folder.is_dir() and os.access(folder, os.W_OK)):
             raise ValueError(f"{argument} {path}: the folder {folder} does not exist or cannot be written")
+    if not options.id or not all(options.outputs):
+        raise ValueError("--id and --outputs must be names of columns, got an empty one")
     repeated = [name for name in options.outputs if options.outputs.count(name) > 1 or name == options.id]
     if repeated:
         raise ValueError(f"--outputs must be different columns, and none of ids: got {repeated[0]!r}")

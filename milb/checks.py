@@ -36,15 +36,32 @@ def checked_seed(name: str, seed: Any) -> int:
 
 def checked_data(dataset: Any, protocol: Protocol) -> Data:
     """The dataset as arrays, once its parts fit together and the protocol; ValueError says what does not."""
-    x, y, test_x, test_y = map(np.asarray, dataset)
-    for name, array, n in (("x", x, protocol.n_pool), ("y", y, protocol.n_pool), ("test_x", test_x, protocol.n_test),
-                           ("test_y", test_y, protocol.n_test)):  # fmt: skip
-        if array.ndim != 2 or len(array) != n:
+    names = ("x", "y", "test_x", "test_y")
+    if len(dataset) != len(names):
+        raise ValueError(f"a dataset is {len(names)} arrays, {', '.join(names)}; got {len(dataset)}")
+    arrays = [unmasked(f"the dataset's {name}", array) for name, array in zip(names, dataset, strict=True)]
+    sizes = (protocol.n_pool, protocol.n_pool, protocol.n_test, protocol.n_test)
+    for name, array, n in zip(names, arrays, sizes, strict=True):
+        if array.ndim != 2 or len(array) != n or not array.shape[1]:
             raise ValueError(f"the dataset's {name} must have shape ({n}, columns), got {array.shape}")
         check_values(f"the dataset's {name}", array)
+    x, y, test_x, test_y = arrays
     if x.shape[1] != test_x.shape[1] or y.shape[1] != test_y.shape[1]:
         raise ValueError(f"pool and test columns differ: x {x.shape}, {test_x.shape}; y {y.shape}, {test_y.shape}")
-    return Data(*(jnp.asarray(array, jnp.float32) for array in (x, y, test_x, test_y)))
+    return Data(*(jnp.asarray(array, jnp.float32) for array in arrays))
+
+
+def unmasked(name: str, array: Any) -> np.ndarray:
+    """As an array; ValueError where entries are masked, which would be taken for values."""
+    if np.ma.is_masked(array):
+        raise ValueError(f"{name} has {np.ma.count_masked(array)} masked entries: leave their rows out")
+    return np.asarray(array)
+
+
+def constant_columns(values: np.ndarray, tolerance: float) -> np.ndarray:
+    """Which columns vary by no more than this share of their largest value, (d,)."""
+    low, high = values.min(0), values.max(0)
+    return high - low <= tolerance * np.maximum(np.abs(low), np.abs(high))
 
 
 def check_values(name: str, values: np.ndarray, row: str = "row") -> np.ndarray:
@@ -67,8 +84,7 @@ def check_columns(name: str, labelled: np.ndarray, floor: float = 0) -> None:
     of predicted variances, is seen: see `milb.training.fit`.
     """
     labelled = check_values(name, labelled, "labelled row")
-    low, high, std = labelled.min(0), labelled.max(0), labelled.std(0)
-    constant = np.flatnonzero(high - low <= CONSTANT * np.maximum(np.abs(low), np.abs(high)))
+    constant, std = np.flatnonzero(constant_columns(labelled, CONSTANT)), labelled.std(0)
     if len(constant):
         warnings.warn(
             f"{name} is constant over the labels in column(s) {constant.tolist()}, to a millionth of its value: if it "

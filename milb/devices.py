@@ -39,7 +39,7 @@ def use_cpu_cores(n: int | None = None) -> None:
     if n is None:
         n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if isinstance(n, bool) or not isinstance(n, numbers.Integral) or not 1 <= n <= MOST_DEVICES:
-        raise ValueError(f"n must be an integer from 1 to {MOST_DEVICES:,} or None, got {n!r}")
+        raise ValueError(f"CPU cores must be an integer from 1 to {MOST_DEVICES:,} or None, got {n!r}")
     n = int(n)
     if jax.config.jax_num_cpu_devices == n and _SINGLE_THREADED in os.environ.get("XLA_FLAGS", ""):
         return

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -35,7 +36,7 @@ from milb.history import (
 )  # fmt: skip
 from milb.mdn import VARIANCE_FLOOR, Ensemble
 from milb.mixture import PRNGKey
-from milb.paths import expanded
+from milb.paths import resolved
 from milb.protocol import Protocol
 from milb.run_state import RunState
 from milb.store import locked
@@ -111,9 +112,9 @@ def run(
         OSError: the store's folder does not exist or cannot be written, or another process works on the store.
 
     Warns:
-        UserWarning: a column is constant over the labels, or y varies by less than 0.01, see `milb.training.fit`; the
-            store was truncated or foreign and was set aside; or it was begun on other devices or with other versions,
-            whose rounding differs.
+        UserWarning: a column is constant over the labels, or varies by little in its unit, see `milb.training.fit`;
+            the store was truncated or foreign and was set aside; or it was begun on other devices or with other
+            versions, whose rounding differs.
     """
     if not hasattr(problem, "dataset"):
         raise TypeError(f"problem must be one of milb.problems.PROBLEMS' values or have a dataset, got {problem!r}")
@@ -128,7 +129,7 @@ def run(
         "training_seed": checked_seed("training_seed", seed if training_seed is None else training_seed),
         "protocol": dataclasses.asdict(protocol),
     }
-    path = None if store is None else expanded(store).resolve()
+    path = None if store is None else resolved(store, "store")
     state = RunState.new(protocol) if path is None else RunState.load(path, settings, protocol)
     if not state.finished(protocol):
         with contextlib.nullcontext() if path is None else locked(path):
@@ -182,8 +183,9 @@ def _go_on(
             available[labelled] = False
             pool = Pool(data.x, jnp.asarray(available), jnp.asarray(state.rows), jnp.asarray(n))
             selection_key = round_key(root, SELECTION, round_index)
-            proposal = strategies.propose(strategy, selection_key, ensemble, pool, protocol.n_query, protocol)
-            proposal = jax.block_until_ready(proposal)
+            with _named(f"{title}, round {round_index}"):
+                proposal = strategies.propose(strategy, selection_key, ensemble, pool, protocol.n_query, protocol)
+                proposal = jax.block_until_ready(proposal)
             picked = checked_picks(proposal.indices, available, protocol.n_query, f"{title}, round {round_index}")
             record["score_seconds"] = time.perf_counter() - started
             saturated = saturation(on_one_device(ensemble), subset_x)
@@ -195,6 +197,15 @@ def _go_on(
         if path is not None:
             state.save(path, settings)
         bar.set_postfix(n=n, nll=f"{record['nll_mean']:.4g}")
+
+
+@contextlib.contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Errors say where they are from."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 _test_nll = jax.jit(negative_log_likelihood)
@@ -222,5 +233,5 @@ class _Frozen:
 def _first_round(dataset: _Frozen, training_seed: int, protocol: Protocol) -> tuple[Ensemble, Array]:
     """Round 0 of a seed, the same for every strategy: trained once for runs that follow each other."""
     key = round_key(jax.random.key(training_seed), TRAINING, 0)
-    data = Data(*map(jnp.asarray, dataset.arrays))
-    return _train_round(key, data, RunState.new(protocol).rows, protocol.n_initial, protocol)
+    data, rows = checked_data(dataset.arrays, protocol), RunState.new(protocol).rows
+    return _train_round(key, data, rows, protocol.n_initial, protocol)

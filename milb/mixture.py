@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ LOG_2PI = float(np.log(2 * np.pi))
 PRNGKey = Key[Array, ""] | UInt32[Array, "2"]  # of jax.random.key or of jax.random.PRNGKey
 
 
-def is_concrete(*arrays: ArrayLike) -> bool:
+def is_concrete(*arrays: Any) -> bool:
     """Whether values can be looked at, i.e. we are not inside jit, vmap or grad."""
     return not any(isinstance(array, jax.core.Tracer) for array in arrays)
 

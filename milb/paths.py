@@ -14,7 +14,7 @@ def root() -> Path:
     """The folder that holds `runs/` and `figures/`; looked up at every call, created by nobody here."""
     home = os.environ.get("MILB_HOME")
     if home:
-        return Path(home).expanduser().resolve()
+        return resolved(home, "MILB_HOME")
     checkout = Path(__file__).resolve().parents[1]
     return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
 
@@ -41,6 +41,19 @@ def expanded(path: str | os.PathLike[str]) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def resolved(path: str | os.PathLike[str], name: str) -> Path:
+    """Where an `expanded` path leads to; ValueError, with the name of what it is for: empty, or a link to itself."""
+    if not os.fspath(path):
+        raise ValueError(f"{name} must be a path, got an empty one")
+    try:
+        whole = Path(os.path.realpath(expanded(path)))
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from None
+    if whole.is_symlink():
+        raise ValueError(f"{name} {path} is a link to itself")
+    return whole
 
 
 def writable(folder: Path) -> Path:

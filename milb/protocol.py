@@ -113,10 +113,14 @@ class Protocol(Options):
         return self.n_initial + self.n_rounds * self.n_query
 
 
-def check_ridge(name: str, ridge: object) -> None:
+def check_ridge(name: str, ridge: Any) -> None:
     """ValueError unless BAIT's ridge is a number from 1e-12 to 1e12: float32 holds what is made of it there."""
-    if not 1 / LARGEST_RIDGE <= ridge <= LARGEST_RIDGE:
-        raise ValueError(f"{name} must be within 1e-12 and 1e12, got {ridge}")
+    try:
+        within = 1 / LARGEST_RIDGE <= float(ridge) <= LARGEST_RIDGE
+    except (TypeError, ValueError):
+        within = False
+    if not within:
+        raise ValueError(f"{name} must be within 1e-12 and 1e12, got {ridge!r}")
 
 
 def check_scale(scale: str) -> None:

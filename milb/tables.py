@@ -55,7 +55,8 @@ def read_pool(path: Path, id_column: str = "id", outputs: Sequence[str] = ()) ->
 
     Raises:
         ValueError: says file, row and column of what is wrong: no rows or no header, no id column, an id that repeats,
-            an output among the inputs, a row of another length, an input that is no finite number, or not UTF-8.
+            an output among the inputs, a column without a name, a row of another length, an input that is no finite
+            number, or not UTF-8.
         OSError: the file cannot be read.
     """
     rows = _rows(path)

@@ -14,7 +14,7 @@ from jax.scipy.special import logsumexp
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from milb.checks import check_columns
+from milb.checks import check_columns, unmasked
 from milb.clipping import CLIPS
 from milb.devices import AXIS, mesh_for
 from milb.mdn import (
@@ -230,9 +230,9 @@ def _nll_rows(heads: Heads, y: Float[Array, "B D"]) -> Float[Array, "B"]:
 
 def _checked(x: ArrayLike, y: ArrayLike, n_labelled: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The buffer as float32 arrays, once it is known to make sense; errors and warnings as `fit`."""
-    x, y = np.asarray(x), np.asarray(y)
-    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
-        raise ValueError(f"x must be (N, dx) and y (N, D) with one N, got {x.shape} and {y.shape}")
+    x, y = unmasked("x", x), unmasked("y", y)
+    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not (x.shape[1] and y.shape[1]):
+        raise ValueError(f"x must be (N, dx) and y (N, D) with one N, dx and D >= 1, got {x.shape} and {y.shape}")
     n_labelled = len(x) if n_labelled is None else operator.index(n_labelled)
     if not 1 <= n_labelled <= len(x):
         raise ValueError(f"n_labelled must be between 1 and the buffer's {len(x)} rows, got {n_labelled}")

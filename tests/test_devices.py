@@ -51,7 +51,7 @@ def test_too_late_is_a_clear_error():
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, True, "2", 100_000_000, [2]])
 def test_refuses(n):
-    with pytest.raises(ValueError, match="n must be an integer from 1 to 1,024"):
+    with pytest.raises(ValueError, match="CPU cores must be an integer from 1 to 1,024"):
         devices.use_cpu_cores(n)
 
 

@@ -145,7 +145,9 @@ def nan_beyond_one(keys, ensemble, x, options):
 
 
 def test_scores_that_are_not_finite_stop_the_run():
-    with pytest.raises(ValueError, match="scores must be finite on available rows"):
+    with pytest.raises(
+        ValueError, match=r"double_well .*nan_beyond_one.* seed 0, round 0: scores must be finite on avail"
+    ):
         run(PROBLEM, strategy.Scored(nan_beyond_one, strategy.top_k), 0, PROTOCOL, progress=False)
 
 
@@ -215,6 +217,8 @@ def nan_in_row_3(array):
         ({"test_y": lambda y: y[0]}, "test_y must have shape"),
         ({"x": lambda x: np.concatenate([x, x])}, "x must have shape"),
         ({"test_x": lambda x: x[:, :3]}, "pool and test columns differ"),
+        ({"y": lambda y: y[:, :0], "test_y": lambda y: y[:, :0]}, "y must have shape"),
+        ({"y": lambda y: np.ma.masked_less(y, 0)}, "the dataset's y has .* masked entries"),
         ({"y": nan_in_row_3}, "y is nan in row 3, column 1"),
         ({"test_y": nan_in_row_3}, "test_y is nan in row 3, column 1"),
         (
@@ -226,6 +230,35 @@ def nan_in_row_3(array):
 def test_datasets_that_do_not_fit(changes, message):
     with pytest.raises(ValueError, match=message):
         run(Given(**changes), "random", 0, PROTOCOL, progress=False)
+
+
+def test_datasets_are_four_arrays():
+    problem = Given()
+    problem.data = problem.data[:3]
+    with pytest.raises(ValueError, match="a dataset is 4 arrays, x, y, test_x, test_y; got 3"):
+        run(problem, "random", 0, PROTOCOL, progress=False)
+
+
+def test_large_integers_that_nobody_can_write_are_the_numbers_they_are():
+    def large(array):
+        return (1e12 * array).astype(np.int64)
+
+    problem, protocol = Given(y=large, test_y=large), PROTOCOL.replace(n_rounds=0, max_steps=5)
+    writable = run(problem, "random", 0, protocol, progress=False)
+    for array in problem.data:
+        array.setflags(write=False)
+    pd.testing.assert_series_equal(
+        *(r.history["nll_mean"] for r in (writable, run(problem, "random", 0, protocol, progress=False)))
+    )
+
+
+def test_a_point_far_off_is_scored_like_any_other():
+    def far(x):
+        x[100, 0] = 9e14
+        return x
+
+    protocol = PROTOCOL.replace(n_rounds=1, max_steps=5)
+    assert 100 in run(Given(x=far), "variance", 0, protocol, progress=False).picks
 
 
 def test_constant_columns_are_named():

@@ -41,6 +41,19 @@ def test_environment_variable_wins(monkeypatch, tmp_path):
     assert paths.root() == tmp_path / "relative"
     monkeypatch.setenv("MILB_HOME", "")
     assert paths.root() == CHECKOUT
+    monkeypatch.setenv("MILB_HOME", "~nobody9")
+    with pytest.raises(ValueError, match="MILB_HOME ~nobody9: "):
+        paths.root()
+
+
+def test_links_are_followed_but_not_for_ever(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert paths.resolved(tmp_path / "link", "store") == tmp_path / "there"
+    with pytest.raises(ValueError, match=r"archive .*loop is a link to itself"):
+        paths.resolved(tmp_path / "loop", "archive")
+    with pytest.raises(ValueError, match="store must be a path, got an empty one"):
+        paths.resolved("", "store")
 
 
 def test_looking_creates_nothing(monkeypatch, tmp_path):

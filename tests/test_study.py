@@ -190,6 +190,31 @@ def test_a_first_round_is_not_begun_either_where_the_last_one_took_too_long(tmp_
     assert begun == [(0,)]
 
 
+def test_what_other_devices_took_says_nothing_of_these(tmp_path):
+    groups = [small(arms=("random",), seeds=(seed,), max_steps=5) for seed in (0, 1)]
+    study.run(groups[:1], tmp_path, progress=False)
+    path = tmp_path / f"{groups[0].name}.npz"
+    progress, made = load(path, groups[0])
+    progress.seconds[-1][0] = 10_000
+    save(path, groups[0], progress, made)
+    assert not study.run(groups, tmp_path, time_limit=600, progress=False)
+    save(path, groups[0], progress, [{**made[-1], "devices": "1 x abacus"}])
+    assert study.run(groups, tmp_path, time_limit=600, progress=False)
+
+
+def test_says_that_a_round_would_not_end_in_time(tmp_path, capsys, monkeypatch):
+    (group,) = [small(arms=("random",), seeds=(0,), max_steps=5)]
+    advance = lockstep.Lockstep.advance
+
+    def slow(self, progress):
+        advance(self, progress)
+        progress.seconds[-1][0] += 1_000
+
+    monkeypatch.setattr(lockstep.Lockstep, "advance", slow)
+    assert not study.run([group], tmp_path, time_limit=600)
+    assert re.search(r"its next round takes about 11\d\d s; [1-6]\d\d are left", capsys.readouterr().out)
+
+
 def test_scores_of_a_fixed_subset_are_kept(undisturbed):
     scores = np.stack(undisturbed.scores)
     assert scores.shape == (2, 3, 400) and scores.dtype == np.float16
@@ -339,6 +364,11 @@ def test_a_damaged_member_of_an_archive_is_set_aside(rounds_here, store, tmp_pat
     assert len(names(folder)) == (1 if rounds_here is None else 2)
 
 
+def test_an_archive_is_not_packed_into_itself(tmp_path):
+    with pytest.raises(ValueError, match=r"all\.npz would be packed into itself"):
+        study.run([small()], tmp_path, archive=tmp_path / "all.npz", progress=False)
+
+
 def test_an_archive_holds_what_links_lead_to_and_files_only(store, tmp_path, tar):
     path, folder = put_rounds(store, tmp_path / "elsewhere", 2), tmp_path / "store"
     folder.mkdir()
@@ -413,7 +443,7 @@ def test_what_is_no_file_is_not_read(store, tmp_path):
     (path.parent / "folder.npz").mkdir()
     (path.parent / "dangling.npz").symlink_to(tmp_path / "nowhere")
     assert len(study.curves(path.parent)) == 12
-    with pytest.raises(ValueError, match="store must be a folder, got an empty name"):
+    with pytest.raises(ValueError, match="store must be a path, got an empty one"):
         study.run([small()], "")
 
 
@@ -730,9 +760,10 @@ def test_a_group_is_handed_out_again_while_it_gets_further(monkeypatch, rounds):
         (["--seeds", "x"], "argument --seeds: must be numbers and rising ranges, such as 0-4 or 0,2; got 'x'"),
         (["--seeds", "5-3"], "argument --seeds: must be numbers and rising ranges"),
         (["--seeds", "0-9999999999"], "argument --seeds: must be at most 10,000 seeds, got '0-9999999999'"),
-        (["--store", ""], "store must be a folder, got an empty name"),
+        (["--store", ""], "store must be a path, got an empty one"),
         (["--time-limit", "nan"], "time_limit must be a number of seconds"),
         (["--archive", "/nowhere/all.tar"], "the archive's folder /nowhere does not exist"),
+        (["--archive", ""], "archive must be a path, got an empty one"),
         (["--runs-per-group", "0"], "runs_per_group must be an integer >= 1"),
         (["--scheduler", "nowhere"], "'nowhere' is no address of a dask scheduler, such as tcp://"),
     ],

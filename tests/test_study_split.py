@@ -180,7 +180,7 @@ def test_a_run_that_has_begun_by_itself_says_that_it_leaves_a_larger_group_aside
     Lockstep(group_of()).advance(progress)
     runner.save(larger, group_of(), progress, made)
     assert not study.run([part], store, split=True, elsewhere=True, time_limit=0)
-    assert f"round 1: has begun by itself; 2 rounds of {larger.stem} are not taken" in capsys.readouterr().out
+    assert f"round 1: goes its own way; 2 rounds of {larger.stem} are not taken" in capsys.readouterr().out
     assert len(load(store / f"{part.name}.npz", part)[0].metrics) == 1
 
 

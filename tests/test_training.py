@@ -237,6 +237,8 @@ X, Y = bimodal(10)
         ((X[0], Y), r"x must be \(N, dx\)"),
         ((X, Y[:, 0]), r"y \(N, D\)"),
         ((X[:5], Y), "with one N"),
+        ((X[:, :0], Y), "dx and D >= 1"),
+        ((X, np.ma.masked_less(Y, 0)), "y has . masked entries: leave their rows out"),
         ((X[:0], Y[:0]), "n_labelled must be between 1"),
         ((X, Y, PROTOCOL, 0), "n_labelled must be between 1 and the buffer's 10 rows, got 0"),
         ((X, Y, PROTOCOL, 11), "got 11"),

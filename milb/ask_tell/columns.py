@@ -129,7 +129,7 @@ def checked_like(name: str, data: Any, pool: Table) -> Float[np.ndarray, "n dx"]
             raise ValueError(f"{name} must have the pool's {len(wanted)} columns, got {table.values.shape[1]}")
         given = wanted
     values = table.values[:, [given.index(column) for column in wanted]]
-    shift, scale = Scaling.of(pool.values)
+    shift, scale, _ = Scaling.of(pool.values)
     far = np.argwhere(np.abs(values - shift) > FARTHEST * scale)
     if len(far):
         row, column = far[0]

@@ -71,7 +71,7 @@ class Learner:
             raise ValueError("pool_x has no rows")
         name, seed = strategies.name_of(strategy), checked_seed("seed", seed)
         self._begin(State(pool, name, seed, checked(protocol, *pool.values.shape)), strategy, quiet)
-        constant = [pool.called(i) for i in np.flatnonzero(np.ptp(pool.values, axis=0) == 0)]
+        constant = [pool.called(i) for i in np.flatnonzero(self._inputs.constant)]
         if constant and len(pool.values) > 1:
             warnings.warn(f"pool_x is constant in {', '.join(constant)}: it can tell nothing", stacklevel=2)
 
@@ -200,7 +200,8 @@ class Learner:
         """
         x = columns.checked_like("x", x, self.pool)
         model = self._trained()
-        return Prediction(model.forecast(self._inputs(x)), *model.outputs, self.output_names)
+        shift, scale, _ = model.outputs
+        return Prediction(model.forecast(self._inputs(x)), shift, scale, self.output_names)
 
     def report(self, n_folds: int = 5) -> Report:
         """How good the model is, from the labels alone; trains n_folds models more. Remembered for the stop hint.

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from milb.ask_tell.settings import capacity
-from milb.checks import check_trained
+from milb.checks import check_trained, constant_columns
 from milb.mdn import Ensemble, predict
 from milb.mixture import Mixture, PRNGKey
 from milb.protocol import Protocol
@@ -20,17 +20,24 @@ from milb.training import fit_buffer, negative_log_likelihood
 _predict, _nll = jax.jit(predict), jax.jit(negative_log_likelihood)
 
 
+ROUNDING = 100 * np.finfo(float).eps  # of a value: columns that vary by no more are constant
+
+
 class Scaling(NamedTuple):
-    """Columns are shifted and divided in float64, before anything becomes float32; (d,) both."""
+    """Columns are shifted and divided in float64, before anything becomes float32; (d,) all three."""
 
     shift: Float[np.ndarray, "d"]
     scale: Float[np.ndarray, "d"]
+    constant: Bool[np.ndarray, "d"]
 
     @classmethod
     def of(cls, values: Float[np.ndarray, "n d"]) -> Scaling:
-        """Mean and standard deviation; what is constant is divided by 1."""
-        shift, scale = values.mean(0), values.std(0)
-        return cls(shift, np.where(scale > 1e-12 * np.abs(shift), scale, 1))
+        """Mean and standard deviation; of columns constant but for rounding the least value and 1, or that rounding."""
+        low, spread, constant = values.min(0), np.ptp(values, axis=0), constant_columns(values, ROUNDING)
+        unit = np.where(constant, 1, spread)
+        within = (values - low) / unit  # 0 to 1, so that the squares of all values are numbers
+        shift = np.where(constant, low, low + unit * within.mean(0))
+        return cls(shift, np.where(constant, np.maximum(spread, 1), unit * within.std(0)), constant)
 
     def __call__(self, values: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
         """Scaled, as float32."""
@@ -75,7 +82,7 @@ class Model(NamedTuple):
 
     def warn_of_constants(self, names: tuple[str, ...] | None, stacklevel: int) -> None:
         """UserWarning that names the outputs that are constant over the labels: they are not scaled."""
-        constant = np.flatnonzero(np.ptp(self.y, axis=0) == 0)
+        constant = np.flatnonzero(self.outputs.constant)
         if len(constant) and len(self.y) > 1:
             called = ", ".join(str(i) if names is None else repr(names[i]) for i in constant)
             warnings.warn(

@@ -17,14 +17,17 @@ from milb import store as files
 from milb.study.progress import Damaged, files_in, peek
 
 
-def located(archive: str | os.PathLike[str]) -> Path:
+def located(archive: str | os.PathLike[str], store: Path) -> Path:
     """Where an archive is or will be.
 
     Raises:
         FileNotFoundError: its folder does not exist or cannot be written.
-        ValueError: there is a file of this name that is no tar file: it is not overwritten.
+        ValueError: there is a file of this name that is no tar file: it is not overwritten; or it is one of those that
+            the archive is made of.
     """
-    archive = paths.expanded(archive).resolve()
+    archive = paths.resolved(archive, "archive")
+    if archive.parent == store and archive.suffix == ".npz":
+        raise ValueError(f"the archive {archive} would be packed into itself: call it .tar")
     if not (archive.parent.is_dir() and os.access(archive.parent, os.W_OK)):
         raise FileNotFoundError(f"the archive's folder {archive.parent} does not exist or cannot be written")
     if archive.exists():

@@ -34,7 +34,7 @@ class Arm:
 
     @classmethod
     def parse(cls, text: str) -> Arm:
-        """From "mi-lb-sbal" or "mi-lb-sbal:sbal_temperature=0.3,variance=trace"; ValueError says what is wrong."""
+        """From "mi-lb-sbal" or "variance-sbal:sbal_temperature=0.3,variance=trace"; ValueError says what is wrong."""
         name, _, changes = text.partition(":")
         strategies.get(name)
         fields = {field.name: field.default for field in dataclasses.fields(Options)}

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 
 from milb import paths
 from milb import store as files
-from milb.devices import describe, versions
+from milb.devices import by_backend, describe, versions
 from milb.history import COLUMNS
 from milb.study import cluster
 from milb.study.archive import located, pack, synchronise
@@ -31,7 +31,8 @@ class _Call(NamedTuple):
     Attributes:
         store, archive, elsewhere, split: as there.
         deadline: of the clock, which all share.
-        pace: seconds of the last round seen, by benchmark: for groups that have none yet.
+        pace: by benchmark, seconds of the last round seen that was made on devices like these: of all its runs
+            together, which an accelerator trains at once, or of each one on a CPU.
     """
 
     store: Path
@@ -40,6 +41,15 @@ class _Call(NamedTuple):
     elsewhere: bool
     split: bool
     pace: dict[str, float]
+
+    def took(self, group: Group, progress: Progress, made: list[dict[str, Any]]) -> None:
+        """Keep the pace of a group's last round, if devices like these made it."""
+        if made and made[-1]["devices"] == describe() and made[-1].get("first_round", 0) < len(progress.metrics):
+            self.pace[group.benchmark] = sum(progress.seconds[-1]) / by_backend(_n_runs(group), 1)
+
+    def expected(self, group: Group) -> float:
+        """Seconds that a group's next round is expected to take; 0 where nothing is known of it."""
+        return self.pace.get(group.benchmark, 0) * by_backend(_n_runs(group), 1)
 
 
 def run(
@@ -61,8 +71,9 @@ def run(
     Args:
         groups: of `milb.study.grid`.
         store: folder of results; made where it is not there.
-        time_limit: seconds after which no round is begun that would not end in time, judged by the group's last one,
-            on whatever devices that was made, or else by the last one of its benchmark here; None for no limit.
+        time_limit: seconds after which no round is begun that would not end in time; None for no limit. Judged by
+            the group's last round on devices like these, or else by that of another group of its benchmark that
+            this call has seen; with a client, which hands groups to others, by the group's own alone.
         archive: a tar file that is rewritten with all of the store after every round: for machines that hand back
             a few files only. Where it exists, the store takes from it first what has more rounds there.
         elsewhere: go on with groups begun on other devices or versions, and record that; otherwise refused.
@@ -87,23 +98,25 @@ def run(
     """
     if time_limit is not None and not time_limit >= 0:
         raise ValueError(f"time_limit must be a number of seconds, not negative, or None, got {time_limit}")
-    if not os.fspath(store):
-        raise ValueError("store must be a folder, got an empty name")
-    groups, store = list(groups), paths.expanded(store).resolve()
+    groups, store = list(groups), paths.resolved(store, "store")
     if store.exists() and not store.is_dir():
         raise NotADirectoryError(f"the store must be a folder; {store} is a file")
-    archive = None if archive is None else located(archive)
+    archive = None if archive is None else located(archive, store)
     store.mkdir(parents=True, exist_ok=True)
     if archive is not None:
         synchronise(store, archive)
     deadline = None if time_limit is None else time.time() + time_limit
     call = _Call(store, deadline, archive, elsewhere, split, {})
     rounds = sum(group.protocol.n_rounds + 1 for group in groups)
-    runs = sum(len(group.arms) * len(group.seeds) for group in groups)
+    runs = sum(map(_n_runs, groups))
     with tqdm(total=rounds, desc=f"study of {runs} runs", disable=not progress, leave=False) as bar:
         if client is not None:
             return _run_on_cluster(client, groups, call, bar)
         return all([_run_group(group, call, bar) for group in groups])
+
+
+def _n_runs(group: Group) -> int:
+    return len(group.arms) * len(group.seeds)
 
 
 def _run_on_cluster(client: Any, groups: Sequence[Group], call: _Call, bar: tqdm) -> bool:
@@ -146,7 +159,7 @@ def _run_group(group: Group, call: _Call, bar: tqdm) -> bool:
     path = call.store / f"{group.name}.npz"
     progress, made = load(path, group)
     if progress.finished(group):
-        call.pace[group.benchmark] = sum(progress.seconds[-1])
+        call.took(group, progress, made)
         bar.update(len(progress.metrics))
         return True
     try:
@@ -165,10 +178,11 @@ def _run_group(group: Group, call: _Call, bar: tqdm) -> bool:
             bar.refresh()  # a first round may take minutes
             lockstep = None
             while not progress.finished(group):
-                if progress.seconds:
-                    call.pace[group.benchmark] = sum(progress.seconds[-1])
-                last = call.pace.get(group.benchmark, 0)
-                if call.deadline is not None and time.time() + 1.1 * last > call.deadline:
+                call.took(group, progress, made)
+                expected = 1.1 * call.expected(group)
+                left = np.inf if call.deadline is None else call.deadline - time.time()
+                if expected > left:
+                    _say(bar, f"{group.name}: its next round takes about {expected:.0f} s; {max(left, 0):.0f} are left")
                     return False
                 lockstep = Lockstep(group) if lockstep is None else lockstep
                 lockstep.advance(progress)
@@ -192,9 +206,7 @@ def _split(
     if not own:
         found = f"goes on from {made_larger[-1]['group']}" if theirs else "no larger group has rounds of it"
         return larger, made_larger, found
-    further = (
-        f"has begun by itself; {theirs} rounds of {made_larger[-1]['group']} are not taken" if theirs > own else ""
-    )
+    further = f"goes its own way; {theirs} rounds of {made_larger[-1]['group']} are not taken" if theirs > own else ""
     return progress, made, further
 
 

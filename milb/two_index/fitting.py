@@ -9,12 +9,11 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from milb.checks import check_columns
+from milb.checks import check_columns, unmasked
 from milb.devices import AXIS, mesh_for
 from milb.mdn import Standardisation
 from milb.mixture import PRNGKey
@@ -145,9 +144,9 @@ class MemberModel:
 
 def checked_data(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     """Labels as float32 arrays; ValueError unless (N, dx) and (N, D), not empty, `milb.checks.check_columns`."""
-    x, y = np.asarray(x), np.asarray(y)
-    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not len(x):
-        raise ValueError(f"x must be (N, dx) and y (N, D) with one N >= 1, got {x.shape} and {y.shape}")
+    x, y = unmasked("x", x), unmasked("y", y)
+    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not (x.size and y.size):
+        raise ValueError(f"x must be (N, dx) and y (N, D) with one N, all >= 1, got {x.shape} and {y.shape}")
     for name, values in (("x", x), ("y", y)):
         check_columns(name, values)
     return jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import milb
 from milb.ask_tell import Learner
+from milb.ask_tell.model import Scaling
 from milb.problems.furnace import Furnace
 from milb.strategy import STRATEGIES
 from milb.training import fit_buffer
@@ -230,6 +231,23 @@ def test_integers_offsets_duplicates_and_constant_columns():
     with pytest.warns(UserWarning, match="pool_x is constant in column 1: it can tell nothing"):
         learner = told(pool=np.stack([X[:, 0], np.full(N, 3.0)], axis=1))
     assert learner.ask(3).shape == (3,)
+
+
+@pytest.mark.parametrize(("offset", "unit"), [(1e6, 1e-7), (0, 1e-170), (0, 1e90), (-1e-30, 1e-40)])
+def test_scaling_leaves_the_same_numbers_in_any_unit(offset, unit):
+    scaled = Scaling.of(offset + unit * X)
+    assert not scaled.constant.any()
+    np.testing.assert_allclose(scaled(offset + unit * X), Scaling.of(X)(X), atol=5e-3 if offset == 1e6 else 1e-5)
+
+
+@pytest.mark.parametrize("value", [6.02214076e23, 1.7e60, -1e100, 0.1])
+def test_constant_columns_are_0_whatever_their_value(value):
+    x = np.c_[X[:, 0], np.full(N, value)]
+    scaled = Scaling.of(x)
+    assert scaled.constant.tolist() == [False, True] and (scaled(x)[:, 1] == 0).all()
+    with pytest.warns(UserWarning, match="pool_x is constant in column 1"):
+        learner = told(pool=x)
+    assert np.isfinite(learner.predict(x).mean).all()  # the pool's own rows are not far from it
 
 
 def test_extras_teach_and_are_seen_by_strategies_that_look_at_labels():

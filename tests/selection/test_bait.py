@@ -143,6 +143,7 @@ def test_refuses_arrays(index, array, message):
     ("keywords", "message"),
     [
         ({"ridge": 0.0}, "ridge must be within 1e-12 and 1e12, got 0.0"),
+        ({"ridge": "a"}, "ridge must be within 1e-12 and 1e12, got 'a'"),
         ({"ridge": np.nan}, "ridge must be within"),
         ({"ridge": 1e20}, "ridge must be within"),
         ({"oversample": 0}, "oversample must be an integer >= 1"),
