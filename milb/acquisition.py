@@ -44,7 +44,7 @@ def epistemic_variance(keys: Key[Array, "B"], ensemble: Ensemble, x: Float[Array
     Its mean over output dimensions or their sum, as `options.variance` says.
     """
     del keys
-    return _finite(_epistemic_variance(predict(ensemble, x), options))
+    return _epistemic_variance(predict(ensemble, x), options)
 
 
 def negative_log_overlap_gap(
@@ -180,7 +180,7 @@ def _floored(members: Mixture) -> Mixture:
 
 
 def _finite(scores: Array) -> Array:
-    """The scores, and a number where one is infinite: where a gap is 0, or means lie too far apart to be squared."""
+    """-log gap, and a number where a gap is 0: where there is nobody to overlap with, or nobody near."""
     return jnp.minimum(scores, LARGEST_SCORE)  # NaN stays
 
 

@@ -53,6 +53,8 @@ def checked_data(dataset: Any, protocol: Protocol) -> Data:
 
 def unmasked(name: str, array: Any) -> np.ndarray:
     """As an array; ValueError where entries are masked, which would be taken for values."""
+    if isinstance(array, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in array):
+        array = np.ma.array(array)
     if np.ma.is_masked(array):
         raise ValueError(f"{name} has {np.ma.count_masked(array)} masked entries: leave their rows out")
     return np.asarray(array)

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -183,10 +182,14 @@ def _go_on(
             available[labelled] = False
             pool = Pool(data.x, jnp.asarray(available), jnp.asarray(state.rows), jnp.asarray(n))
             selection_key = round_key(root, SELECTION, round_index)
-            with _named(f"{title}, round {round_index}"):
+            where = f"{title}, round {round_index}"
+            try:
                 proposal = strategies.propose(strategy, selection_key, ensemble, pool, protocol.n_query, protocol)
                 proposal = jax.block_until_ready(proposal)
-            picked = checked_picks(proposal.indices, available, protocol.n_query, f"{title}, round {round_index}")
+            except Exception as error:
+                error.add_note(where)
+                raise
+            picked = checked_picks(proposal.indices, available, protocol.n_query, where)
             record["score_seconds"] = time.perf_counter() - started
             saturated = saturation(on_one_device(ensemble), subset_x)
             record |= selection_record(proposal.scores, saturated, scaled_x, picked, available)
@@ -197,15 +200,6 @@ def _go_on(
         if path is not None:
             state.save(path, settings)
         bar.set_postfix(n=n, nll=f"{record['nll_mean']:.4g}")
-
-
-@contextlib.contextmanager
-def _named(where: str) -> Iterator[None]:
-    """Errors say where they are from."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
 
 
 _test_nll = jax.jit(negative_log_likelihood)

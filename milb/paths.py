@@ -50,8 +50,8 @@ def resolved(path: str | os.PathLike[str], name: str) -> Path:
     try:
         whole = Path(os.path.realpath(expanded(path)))
     except ValueError as error:
-        raise ValueError(f"{name} {error}") from None
-    if whole.is_symlink():
+        raise ValueError(f"{name} {os.fspath(path)!r}: {error}") from None
+    if any(part.is_symlink() for part in (whole, *whole.parents)):
         raise ValueError(f"{name} {path} is a link to itself")
     return whole
 

@@ -8,6 +8,8 @@ import numbers
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+
 Settings = TypeVar("Settings", bound="Options")
 SCALES = ("smoke", "demo", "paper")
 LARGEST_SETTING = 1e30  # of a setting that is a real number: far within float32, in which it is used
@@ -115,11 +117,8 @@ class Protocol(Options):
 
 def check_ridge(name: str, ridge: Any) -> None:
     """ValueError unless BAIT's ridge is a number from 1e-12 to 1e12: float32 holds what is made of it there."""
-    try:
-        within = 1 / LARGEST_RIDGE <= float(ridge) <= LARGEST_RIDGE
-    except (TypeError, ValueError):
-        within = False
-    if not within:
+    number = np.ndim(ridge) == 0 and np.issubdtype(np.asarray(ridge).dtype, np.number)
+    if not number or not 1 / LARGEST_RIDGE <= ridge <= LARGEST_RIDGE:
         raise ValueError(f"{name} must be within 1e-12 and 1e12, got {ridge!r}")
 
 

@@ -112,7 +112,9 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
 
 def unpacked(content: bytes, form: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Header and arrays of what `write` wrote; an exception of some kind when it is damaged or of another format."""
-    if not content.startswith(b"PK"):  # NumPy would take it for a pickle, and advise to trust it
+    if not content.startswith(
+        (b"PK\x03\x04", b"PK\x05\x06")
+    ):  # NumPy would take it for a pickle, and advise to trust it
         raise ValueError("it is no .npz file")
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}

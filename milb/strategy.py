@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -197,6 +197,13 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
+def _parts(strategy: Strategy) -> set[Any]:
+    return {strategy.score, strategy.select} if type(strategy) is Scored else {strategy}
+
+
+_OURS = frozenset().union(*map(_parts, STRATEGIES.values()))
+
+
 def get(strategy: str | Strategy) -> Strategy:
     """The strategy of that name (ValueError lists the names there are), or the function itself."""
     if callable(strategy):
@@ -208,11 +215,9 @@ def get(strategy: str | Strategy) -> Strategy:
 
 def options_read(strategy: str | Strategy) -> frozenset[str]:
     """Names of the options that can change what it picks; of a strategy with a part that is not milb's, all."""
-    strategy = get(strategy)
-    parts = (strategy.score, strategy.select) if isinstance(strategy, Scored) else (strategy,)
-    if any(getattr(part, "__module__", None) not in (__name__, acquisition.__name__) for part in parts):
-        return frozenset().union(*_READ.values())
-    return frozenset().union(*(_READ.get(part, ()) for part in parts))
+    parts = _parts(get(strategy))
+    known = _READ.values() if parts - _OURS else (_READ.get(part, ()) for part in parts)
+    return frozenset().union(*known)
 
 
 def name_of(strategy: str | Strategy) -> str:

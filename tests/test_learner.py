@@ -1,5 +1,6 @@
 """Runs: rows really added and models really refitted, a history that adds up, reproducible, one compilation."""
 
+import re
 import subprocess
 import sys
 
@@ -145,10 +146,9 @@ def nan_beyond_one(keys, ensemble, x, options):
 
 
 def test_scores_that_are_not_finite_stop_the_run():
-    with pytest.raises(
-        ValueError, match=r"double_well .*nan_beyond_one.* seed 0, round 0: scores must be finite on avail"
-    ):
+    with pytest.raises(ValueError, match="scores must be finite on available rows") as raised:
         run(PROBLEM, strategy.Scored(nan_beyond_one, strategy.top_k), 0, PROTOCOL, progress=False)
+    assert re.fullmatch(r"double_well .*nan_beyond_one.* seed 0, round 0", raised.value.__notes__[0])
 
 
 @pytest.mark.parametrize(
@@ -250,15 +250,6 @@ def test_large_integers_that_nobody_can_write_are_the_numbers_they_are():
     pd.testing.assert_series_equal(
         *(r.history["nll_mean"] for r in (writable, run(problem, "random", 0, protocol, progress=False)))
     )
-
-
-def test_a_point_far_off_is_scored_like_any_other():
-    def far(x):
-        x[100, 0] = 9e14
-        return x
-
-    protocol = PROTOCOL.replace(n_rounds=1, max_steps=5)
-    assert 100 in run(Given(x=far), "variance", 0, protocol, progress=False).picks
 
 
 def test_constant_columns_are_named():

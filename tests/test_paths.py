@@ -42,7 +42,7 @@ def test_environment_variable_wins(monkeypatch, tmp_path):
     monkeypatch.setenv("MILB_HOME", "")
     assert paths.root() == CHECKOUT
     monkeypatch.setenv("MILB_HOME", "~nobody9")
-    with pytest.raises(ValueError, match="MILB_HOME ~nobody9: "):
+    with pytest.raises(ValueError, match="MILB_HOME '~nobody9': "):
         paths.root()
 
 

@@ -20,6 +20,7 @@ import pytest
 
 from milb import __main__ as command
 from milb import study
+from milb.devices import describe
 from milb.history import COLUMNS
 from milb.learner import run
 from milb.problems import PROBLEMS
@@ -200,6 +201,17 @@ def test_what_other_devices_took_says_nothing_of_these(tmp_path):
     assert not study.run(groups, tmp_path, time_limit=600, progress=False)
     save(path, groups[0], progress, [{**made[-1], "devices": "1 x abacus"}])
     assert study.run(groups, tmp_path, time_limit=600, progress=False)
+
+
+def test_what_an_older_version_took_on_these_devices_counts(tmp_path):
+    (group,) = [small(arms=("random",), seeds=(0,), max_steps=5)]
+    progress = lockstep.Progress.new(group)
+    lockstep.Lockstep(group).advance(progress)
+    progress.seconds[-1][0] = 10_000
+    old = {"devices": describe(), "versions": {"milb": "0.0.9"}, "date": "2026-11-29", "first_round": 0}
+    save(tmp_path / f"{group.name}.npz", group, progress, [old])
+    assert not study.run([group], tmp_path, time_limit=600, elsewhere=True, progress=False)
+    assert len(stored(group, tmp_path).metrics) == 1
 
 
 def test_says_that_a_round_would_not_end_in_time(tmp_path, capsys, monkeypatch):

@@ -33,15 +33,16 @@ class Scaling(NamedTuple):
     @classmethod
     def of(cls, values: Float[np.ndarray, "n d"]) -> Scaling:
         """Mean and standard deviation; of columns constant but for rounding the least value and 1, or that rounding."""
-        low, spread, constant = values.min(0), np.ptp(values, axis=0), constant_columns(values, ROUNDING)
+        low, spread = values.min(0), np.ptp(values, axis=0)
+        constant = constant_columns(values, ROUNDING) | (spread < np.finfo(float).tiny)
         unit = np.where(constant, 1, spread)
         within = (values - low) / unit  # 0 to 1, so that the squares of all values are numbers
         shift = np.where(constant, low, low + unit * within.mean(0))
         return cls(shift, np.where(constant, np.maximum(spread, 1), unit * within.std(0)), constant)
 
     def __call__(self, values: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """Scaled, as float32."""
-        return ((values - self.shift) / self.scale).astype(np.float32)
+        """Scaled, as float32; 0 in constant columns."""
+        return np.where(self.constant, 0, (values - self.shift) / self.scale).astype(np.float32)
 
 
 class Model(NamedTuple):
@@ -81,13 +82,11 @@ class Model(NamedTuple):
         return np.asarray(nll, float)[len(rows) : len(order)] + np.log(self.outputs.scale).sum()
 
     def warn_of_constants(self, names: tuple[str, ...] | None, stacklevel: int) -> None:
-        """UserWarning that names the outputs that are constant over the labels: they are not scaled."""
+        """UserWarning that names the outputs that are constant over the labels."""
         constant = np.flatnonzero(self.outputs.constant)
         if len(constant) and len(self.y) > 1:
             called = ", ".join(str(i) if names is None else repr(names[i]) for i in constant)
-            warnings.warn(
-                f"y is constant over the labels in column(s) {called}: scaled by 1", stacklevel=stacklevel + 1
-            )
+            warnings.warn(f"y is constant over the labels in column(s) {called}", stacklevel=stacklevel + 1)
 
 
 def _fit(key: PRNGKey, x: np.ndarray, y: np.ndarray, protocol: Protocol, n: int | None = None) -> Ensemble:

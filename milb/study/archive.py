@@ -26,8 +26,9 @@ def located(archive: str | os.PathLike[str], store: Path) -> Path:
             the archive is made of.
     """
     archive = paths.resolved(archive, "archive")
-    if archive.parent == store and archive.suffix == ".npz":
-        raise ValueError(f"the archive {archive} would be packed into itself: call it .tar")
+    packed = {path.resolve() for path in store.glob("*.npz")}
+    if archive in packed or (archive.parent == store and archive.suffix == ".npz"):
+        raise ValueError(f"the archive {archive} would be packed into itself: give another file")
     if not (archive.parent.is_dir() and os.access(archive.parent, os.W_OK)):
         raise FileNotFoundError(f"the archive's folder {archive.parent} does not exist or cannot be written")
     if archive.exists():

@@ -44,7 +44,8 @@ class _Call(NamedTuple):
 
     def took(self, group: Group, progress: Progress, made: list[dict[str, Any]]) -> None:
         """Keep the pace of a group's last round, if devices like these made it."""
-        if made and made[-1]["devices"] == describe() and made[-1].get("first_round", 0) < len(progress.metrics):
+        makers = [m for m in made if m.get("first_round", 0) < len(progress.metrics)]
+        if makers and makers[-1]["devices"] == describe():
             self.pace[group.benchmark] = sum(progress.seconds[-1]) / by_backend(_n_runs(group), 1)
 
     def expected(self, group: Group) -> float:
@@ -88,8 +89,8 @@ def run(
 
     Raises:
         ValueError: a group, or the larger one that it is split from, was begun on other devices or with other versions,
-            and `elsewhere` is False; a time limit that is negative or no number; store is empty; the archive's name
-            is that of a file that is no tar file.
+            and `elsewhere` is False; a time limit that is negative or no number; store or archive is empty, or a link
+            to itself; the archive's name is that of a file that is no tar file, or of one that would be packed.
         OSError: the store or the archive cannot be written, or is not the one that a cluster's workers write.
 
     Warns:
@@ -182,7 +183,8 @@ def _run_group(group: Group, call: _Call, bar: tqdm) -> bool:
                 expected = 1.1 * call.expected(group)
                 left = np.inf if call.deadline is None else call.deadline - time.time()
                 if expected > left:
-                    _say(bar, f"{group.name}: its next round takes about {expected:.0f} s; {max(left, 0):.0f} are left")
+                    why = f"its next round takes about {expected:.0f} s; {max(left, 0):.0f} are left"
+                    _say(bar, f"{group.name}: {why if expected else 'no time is left'}")
                     return False
                 lockstep = Lockstep(group) if lockstep is None else lockstep
                 lockstep.advance(progress)

@@ -240,9 +240,10 @@ def test_scaling_leaves_the_same_numbers_in_any_unit(offset, unit):
     np.testing.assert_allclose(scaled(offset + unit * X), Scaling.of(X)(X), atol=5e-3 if offset == 1e6 else 1e-5)
 
 
-@pytest.mark.parametrize("value", [6.02214076e23, 1.7e60, -1e100, 0.1])
-def test_constant_columns_are_0_whatever_their_value(value):
-    x = np.c_[X[:, 0], np.full(N, value)]
+@pytest.mark.parametrize("value", [6.02214076e23, 1.7e60, -1e99, 0.1, 5e-324])
+@pytest.mark.parametrize("rounding", [0, 3e-16])
+def test_constant_columns_are_0_whatever_their_value(value, rounding):
+    x = np.c_[X[:, 0], value * (1 + rounding * (np.arange(N) % 2))]
     scaled = Scaling.of(x)
     assert scaled.constant.tolist() == [False, True] and (scaled(x)[:, 1] == 0).all()
     with pytest.warns(UserWarning, match="pool_x is constant in column 1"):

@@ -143,7 +143,8 @@ def test_refuses_arrays(index, array, message):
     ("keywords", "message"),
     [
         ({"ridge": 0.0}, "ridge must be within 1e-12 and 1e12, got 0.0"),
-        ({"ridge": "a"}, "ridge must be within 1e-12 and 1e12, got 'a'"),
+        ({"ridge": "1"}, "ridge must be within 1e-12 and 1e12, got '1'"),
+        ({"ridge": 10**400}, "ridge must be within 1e-12 and 1e12, got 1000"),
         ({"ridge": np.nan}, "ridge must be within"),
         ({"ridge": 1e20}, "ridge must be within"),
         ({"oversample": 0}, "oversample must be an integer >= 1"),
