@@ -53,11 +53,17 @@ def checked_data(dataset: Any, protocol: Protocol) -> Data:
 
 def unmasked(name: str, array: Any) -> np.ndarray:
     """As an array; ValueError where entries are masked, which would be taken for values."""
-    if isinstance(array, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in array):
-        array = np.ma.array(array)
+    array = with_masks(array)
     if np.ma.is_masked(array):
         raise ValueError(f"{name} has {np.ma.count_masked(array)} masked entries: leave their rows out")
     return np.asarray(array)
+
+
+def with_masks(data: Any) -> Any:
+    """A list of arrays as one masked array, where one of them is masked; other data as they are."""
+    if isinstance(data, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in data):
+        return np.ma.array(data)
+    return data
 
 
 def constant_columns(values: np.ndarray, tolerance: float) -> np.ndarray:

@@ -169,7 +169,7 @@ def _go_on(
         check_columns("y", np.asarray(data.y)[labelled], VARIANCE_FLOOR)
         started = time.perf_counter()
         if round_index == 0 and all(isinstance(array, np.ndarray) and not array.flags.writeable for array in dataset):
-            trained = _first_round(_Frozen(dataset), settings["training_seed"], protocol)
+            trained = _first_round(_Frozen(dataset, data), settings["training_seed"], protocol)
         else:
             trained = _train_round(round_key(root, TRAINING, round_index), data, state.rows, n, protocol)
         ensemble, test_nll = jax.block_until_ready(trained)
@@ -211,10 +211,10 @@ def _train_round(key: PRNGKey, data: Data, rows: np.ndarray, n: int, protocol: P
 
 
 class _Frozen:
-    """A dataset of arrays that nobody can write, as a key: equal to itself and to nothing else."""
+    """A dataset of arrays that nobody can write, as a key equal to itself and nothing else, with its checked data."""
 
-    def __init__(self, dataset: tuple[np.ndarray, ...]) -> None:
-        self.arrays = tuple(dataset)
+    def __init__(self, dataset: tuple[np.ndarray, ...], data: Data) -> None:
+        self.arrays, self.data = tuple(dataset), data
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Frozen) and all(a is b for a, b in zip(self.arrays, other.arrays, strict=True))
@@ -227,5 +227,4 @@ class _Frozen:
 def _first_round(dataset: _Frozen, training_seed: int, protocol: Protocol) -> tuple[Ensemble, Array]:
     """Round 0 of a seed, the same for every strategy: trained once for runs that follow each other."""
     key = round_key(jax.random.key(training_seed), TRAINING, 0)
-    data, rows = checked_data(dataset.arrays, protocol), RunState.new(protocol).rows
-    return _train_round(key, data, rows, protocol.n_initial, protocol)
+    return _train_round(key, dataset.data, RunState.new(protocol).rows, protocol.n_initial, protocol)

@@ -33,6 +33,7 @@ jaxtyping.install_import_hook(
         "milb.mdn",
         "milb.training",
         "milb.acquisition",
+        "milb.scoring",
         "milb.strategy",
         "milb.problems.double_well",
         "milb.problems.sphere",
@@ -72,6 +73,30 @@ def pytest_collection_modifyitems(config, items):
 def reference():
     """`reference("acquisition")` and `reference("instances")`: the arrays of tests/data, by name, read-only."""
     return _load
+
+
+@pytest.fixture(scope="session")
+def small_protocol():
+    """Of networks that are trained in moments."""
+    from milb.problems import PROBLEMS
+
+    return PROBLEMS["double_well"].protocol("smoke").replace(n_components=2, width=8, steps_per_label=1)
+
+
+@pytest.fixture(scope="session")
+def data():
+    """50 points of the double-well, 10 to test on, 20 labels; modules may have data of their own."""
+    from milb.problems import PROBLEMS
+
+    return PROBLEMS["double_well"].dataset(0, 50, 10, 20)
+
+
+@pytest.fixture(scope="session")
+def ensemble(data, small_protocol):
+    """Trained on these labels."""
+    from milb.training import fit
+
+    return fit(jax.random.key(0), data.x[:20], data.y[:20], small_protocol)
 
 
 MAPPINGS = Path("/proc/self/maps")

@@ -10,26 +10,13 @@ from milb.acquisition import ACQUISITIONS, VARIANCE_FLOOR
 from milb.history import saturation
 from milb.mdn import predict
 from milb.mixture import Mixture
-from milb.problems import PROBLEMS
 from milb.protocol import Options
 from milb.scoring import score_pool
 from milb.training import fit
 
 pytestmark = pytest.mark.slow
 
-PROBLEM = PROBLEMS["double_well"]
-PROTOCOL = PROBLEM.protocol("smoke").replace(n_components=2, width=8, steps_per_label=1)
 KEY = jax.random.key(3)
-
-
-@pytest.fixture(scope="module")
-def data():
-    return PROBLEM.dataset(0, 50, 10, 20)
-
-
-@pytest.fixture(scope="module")
-def ensemble(data):
-    return fit(jax.random.key(0), data.x[:20], data.y[:20], PROTOCOL)
 
 
 COSTLY = {"mi-certificate", "mi-monte-carlo", "paide", "mi-matched", "negative-log-disagreement-gap"}  # to compile
@@ -50,8 +37,8 @@ def test_one_finite_score_a_point(acquisition, ensemble, data):
 
 @pytest.mark.exhaustive
 @every_acquisition
-def test_one_member_of_one_component_disagrees_with_nobody(acquisition, data):
-    alone = fit(jax.random.key(0), data.x[:20], data.y[:20], PROTOCOL.replace(n_members=1, n_components=1))
+def test_one_member_of_one_component_disagrees_with_nobody(acquisition, data, small_protocol):
+    alone = fit(jax.random.key(0), data.x[:20], data.y[:20], small_protocol.replace(n_members=1, n_components=1))
     scores = np.asarray(score_pool(acquisition, KEY, alone, data.x[:6]))
     assert np.isfinite(scores).all() and np.isfinite(np.median(scores))
 

@@ -6,27 +6,12 @@ import numpy as np
 import pytest
 
 from milb.acquisition import epistemic_variance
-from milb.problems import PROBLEMS
 from milb.scoring import score_pool
-from milb.training import fit
 
 pytestmark = pytest.mark.slow
 
-PROBLEM = PROBLEMS["double_well"]
-
-PROTOCOL = PROBLEM.protocol("smoke").replace(n_components=2, width=8, steps_per_label=1)
 
 KEY = jax.random.key(3)
-
-
-@pytest.fixture(scope="module")
-def data():
-    return PROBLEM.dataset(0, 50, 10, 20)
-
-
-@pytest.fixture(scope="module")
-def ensemble(data):
-    return fit(jax.random.key(0), data.x[:20], data.y[:20], PROTOCOL)
 
 
 @pytest.mark.parametrize("shape", [(50,), (50, 3), (0, 7)])

@@ -11,15 +11,11 @@ import pytest
 
 from milb import selection, strategy
 from milb.mdn import features, predict
-from milb.problems import PROBLEMS
 from milb.protocol import Options
 from milb.strategy import STRATEGIES, Pool
-from milb.training import fit
 
 pytestmark = pytest.mark.slow
 
-PROBLEM = PROBLEMS["double_well"]
-PROTOCOL = PROBLEM.protocol("smoke").replace(n_components=2, width=8, steps_per_label=1)
 KEY = jax.random.key(5)
 LABELLED = [3, 11, 29, 30, 31]
 
@@ -32,16 +28,6 @@ def marked(name):
 
 
 every_strategy = pytest.mark.parametrize("name", [marked(name) for name in STRATEGIES])
-
-
-@pytest.fixture(scope="module")
-def data():
-    return PROBLEM.dataset(0, 50, 10, 20)
-
-
-@pytest.fixture(scope="module")
-def ensemble(data):
-    return fit(jax.random.key(0), data.x[:20], data.y[:20], PROTOCOL)
 
 
 def pool_of(x, labelled=LABELLED, buffer=20, never=()):

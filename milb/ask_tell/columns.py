@@ -11,6 +11,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from milb.ask_tell.model import Scaling
+from milb.checks import with_masks
 from milb.tables import LARGEST
 
 FARTHEST = 1e6  # standard deviations of the pool: networks compute in float32
@@ -61,8 +62,7 @@ def as_table(name: str, data: Any) -> Table:
 
 def _unmasked(data: Any) -> Any:
     """Data without masks: None in place of masked entries of an array, or of a list of arrays."""
-    if isinstance(data, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in data):
-        data = np.ma.array(data)
+    data = with_masks(data)
     if not isinstance(data, np.ma.MaskedArray):
         return data
     return np.where(np.ma.getmaskarray(data), None, np.ma.getdata(data).astype(object))

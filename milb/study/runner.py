@@ -23,6 +23,7 @@ from milb.study.grid import Group
 from milb.study.lockstep import Lockstep
 from milb.study.progress import Progress, load, save
 from milb.study.split import rounds_of_larger
+from milb.study.tables import maker
 
 
 class _Call(NamedTuple):
@@ -44,8 +45,8 @@ class _Call(NamedTuple):
 
     def took(self, group: Group, progress: Progress, made: list[dict[str, Any]]) -> None:
         """Keep the pace of a group's last round, if devices like these made it."""
-        makers = [m for m in made if m.get("first_round", 0) < len(progress.metrics)]
-        if makers and makers[-1]["devices"] == describe():
+        rounds = len(progress.metrics)
+        if rounds and maker({"made": made}, rounds - 1)["devices"] == describe():
             self.pace[group.benchmark] = sum(progress.seconds[-1]) / by_backend(_n_runs(group), 1)
 
     def expected(self, group: Group) -> float:
